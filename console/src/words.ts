@@ -146,7 +146,16 @@ export function hostProtocol(value: Volume["clients"][number]["protocol"]): stri
       return "NBD";
     case "nbd-tls":
       return "NBD with TLS";
+    case "local-device":
+      return "local device";
   }
+}
+
+/** The block device of the daemon's machine that a volume is. */
+export function localDevice({ local }: Volume): string {
+  if (!local) return "none";
+  if (!local.device) return `${local.path}: it is not there`;
+  return `${local.path} (${local.device}, by ${local.driver})${local.connected ? "" : ": its requests wait"}`;
 }
 
 /** The hosts that are connected. */

@@ -1,8 +1,8 @@
 #!/bin/sh
-# build.sh FOLDER [qemu-nbd | HOTSET [database | systemd]]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the
+# build.sh FOLDER [qemu-nbd | HOTSET [database | local | systemd]]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the
 # kernel's own NBD client is tried, with "qemu-nbd" FOLDER/initrd-reconnect, in which that program stands between the kernel
 # and the daemon, and with the program HOTSET FOLDER/initrd-daemon, in which the daemon itself runs too, and with
-# "database" FOLDER/initrd-database, in which there is PostgreSQL besides, with "systemd" FOLDER/initrd-systemd, which starts as Debian does. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
+# "database" FOLDER/initrd-database, in which there is PostgreSQL besides, with "local" FOLDER/initrd-local, in which there is fio, with "systemd" FOLDER/initrd-systemd, which starts as Debian does. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
 # already is kept, but for the small parts.
 set -eu
 
@@ -42,7 +42,7 @@ cp "$(command -v busybox)" root/bin/busybox
 # The daemon finds its tools (blkid) where administrators' programs are.
 ln -s programs root/sbin
 cp "$here/guest.sh" root/init
-cp "$here/daemon.sh" "$here/power.sh" "$here/database.sh" "$here/udev.sh" "$here/systemd.sh" "$here/packages.sh" root/
+cp "$here/daemon.sh" "$here/power.sh" "$here/database.sh" "$here/udev.sh" "$here/systemd.sh" "$here/packages.sh" "$here/local.sh" root/
 chmod +x root/init
 
 # What each module needs comes before it.
@@ -89,6 +89,7 @@ ln -s /lib/udev daemon/usr/lib/udev
 for rules in 50-udev-default 60-block 60-persistent-storage; do
     cp "/lib/udev/rules.d/$rules.rules" daemon/lib/udev/rules.d/
 done
+cp "$here/../../contrib/61-hotset.rules" daemon/lib/udev/rules.d/
 (cd daemon && find . | cpio --quiet -o -H newc) | cat - initrd.gz > initrd-daemon
 
 # systemd with the few units that lead to local file systems, and ours as they are shipped.
@@ -105,7 +106,7 @@ if [ "${3:-}" = systemd ]; then
     ln -s /programs/udevadm systemd/bin/udevadm
     cp /lib/systemd/system-generators/systemd-fstab-generator systemd/lib/systemd/system-generators/
     cp /lib/udev/rules.d/99-systemd.rules systemd/lib/udev/rules.d/
-    for unit in local-fs-pre.target local-fs.target sysinit.target shutdown.target umount.target nbd@.service \
+    for unit in local-fs-pre.target local-fs.target sysinit.target shutdown.target umount.target \
         systemd-udevd.service systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udev-trigger.service; do
         cp "/lib/systemd/system/$unit" systemd/lib/systemd/system/
     done
@@ -114,8 +115,6 @@ if [ "${3:-}" = systemd ]; then
     done
     cp "$here/../../contrib/hotset.service" $units/
     ln -s ../hotset.service $units/sysinit.target.wants/
-    mkdir -p "$units/nbd@nbd0.service.d"
-    printf '[Unit]\nAfter=hotset.service\nRequires=hotset.service\n' > "$units/nbd@nbd0.service.d/hotset.conf"
     printf '[Unit]\nRequires=sysinit.target check.service\n' > $units/default.target
     printf '[Unit]\nDefaultDependencies=no\nAfter=local-fs.target\nRequires=local-fs.target\nOnFailure=gave-up.service\n[Service]\nType=oneshot\nExecStart=/check.sh local-fs\n' \
         > $units/check.service
@@ -130,6 +129,14 @@ if [ "${3:-}" = systemd ]; then
     printf 'ID=debian\nNAME=Debian\n' > systemd/etc/os-release
     echo 0123456789abcdef0123456789abcdef > systemd/etc/machine-id
     (cd systemd && find . | cpio --quiet -o -H newc) | cat - initrd-daemon > initrd-systemd
+    exit 0
+fi
+# fio, for the volumes that are block devices of the machine.
+if [ "${3:-}" = local ]; then
+    rm -rf local
+    mkdir -p local/programs
+    add_program local "$(command -v fio)"
+    (cd local && find . | cpio --quiet -o -H newc) | cat - initrd-daemon > initrd-local
     exit 0
 fi
 [ "${3:-}" = database ] || exit 0

@@ -12,12 +12,15 @@ step mount -t ext4 /dev/disk-state /state
 if type before_the_daemon > /dev/null 2>&1; then before_the_daemon; fi
 
 export HOTSET_API=unix:/run/api
-/programs/hotset serve --state /state/hotset --api $HOTSET_API --nbd tcp:0.0.0.0:10809 --missing-wait 1 > /run/log 2>&1 &
-daemon=$!
-until /programs/hotset status > /run/status 2>&1; do
-    kill -0 $daemon 2> /dev/null || { cat /run/log; failed "the daemon ended"; }
-    sleep 0.2
-done
+start_daemon() {
+    "${1:-/programs/hotset}" serve --state /state/hotset --api $HOTSET_API --nbd tcp:0.0.0.0:10809 --missing-wait 1 >> /run/log 2>&1 &
+    daemon=$!
+    until /programs/hotset status > /run/status 2>&1; do
+        kill -0 $daemon 2> /dev/null || { cat /run/log; failed "the daemon ended"; }
+        sleep 0.2
+    done
+}
+start_daemon
 
 if [ "$boot" = 0 ]; then
     step /programs/hotset pool create p --type read-write --io-type custom --block-size 64K --ssd /dev/disk-ssd0 /dev/disk-ssd1

@@ -7,7 +7,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 sh "$here/build.sh" "$1"
 if ! [ -s "$1/debian.tar" ]; then
-    mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,udev,kmod,e2fsprogs,qemu-utils,init-system-helpers \
+    mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,udev,kmod,e2fsprogs,init-system-helpers \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$1/debian.new"
     mv "$1/debian.new" "$1/debian.tar"
 fi

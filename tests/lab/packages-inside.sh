@@ -48,10 +48,10 @@ if ! [ -e /packages/restarted ]; then
     systemd-analyze security --no-pager hotset.service | tail -n 1
     step hotset pool create fast --type read-write --io-type custom --block-size 64K --ssd "$(disk ssd0)" "$(disk ssd1)"
     step hotset volume create data --backing "$(disk backing)" --pool fast
-    step systemctl start hotset-nbd@nbd0-data.service
-    step mkfs.ext4 -q /dev/nbd0
+    step hotset volume set data local=on
+    step mkfs.ext4 -q /dev/hotset/data
     mkdir -p /srv/data
-    echo "/dev/nbd0 /srv/data ext4 x-systemd.requires=hotset-nbd@nbd0-data.service 0 2" >> /etc/fstab
+    echo "UUID=$(blkid -s UUID -o value /dev/hotset/data) /srv/data ext4 x-systemd.requires=hotset.service 0 2" >> /etc/fstab
     step systemctl daemon-reload
     step mount /srv/data
 
@@ -84,7 +84,6 @@ step mountpoint /srv/data
 step grep -x newest /srv/data/file
 step grep -q '^/dev/nbd0 /srv/data' /proc/mounts
 step umount /srv/data
-step systemctl stop hotset-nbd@nbd0-data.service
 echo "guest: mounted at the start"
 
 # udev looks at no device that a daemon has locked.

@@ -14,8 +14,7 @@ step mount -o bind /state/hotset /var/lib/hotset
 ln -s /state/rules /etc/udev/rules.d
 step [ -s /etc/udev/rules.d/63-z-hotset.rules ]
 
-echo "nbd0 /var/lib/hotset/nbd.sock ext4 unix" > /etc/nbdtab
-echo "UUID=$uuid /srv ext4 x-systemd.requires=nbd@nbd0.service 0 0" > /etc/fstab
+echo "UUID=$uuid /srv ext4 x-systemd.requires=hotset.service 0 0" > /etc/fstab
 
 # Runs when all local file systems are there; or, with another word, when the machine gave up.
 cat > /check.sh << 'END'
@@ -25,7 +24,7 @@ PATH=/bin:/programs
 echo "guest: $(grep ' /srv ' /proc/mounts || echo 'nothing is mounted on /srv')"
 if [ "$1" != local-fs ]; then
     systemctl --no-pager --failed
-    systemctl --no-pager status hotset.service nbd@nbd0.service srv.mount
+    systemctl --no-pager status hotset.service srv.mount
     dmesg | tail -40
     echo "guest: FAILED: $1"
 elif ! grep -q '^/dev/nbd0 /srv ext4' /proc/mounts; then

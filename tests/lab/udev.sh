@@ -25,17 +25,22 @@ before_the_daemon() {
 }
 
 . /daemon.sh
-step /programs/nbd-client -b 512 -N ext4 127.0.0.1 10809 /dev/nbd0 > /dev/null
-step /programs/udevadm trigger --settle --action=change --sysname-match=nbd0
 if [ "$boot" = 0 ]; then
-    step mount -t ext4 /dev/nbd0 /mnt
+    step /programs/hotset volume set ext4 local=on
+    step mount -t ext4 /dev/hotset/ext4 /mnt
     echo "newest" > /mnt/file
     step sync
     step grep ID_SERIAL /etc/udev/rules.d/63-z-hotset.rules
     echo "guest: dirty $(/programs/hotset volume show ext4 -o json | grep -o '"dirty_bytes":[ 0-9]*' | head -1)"
     poweroff -f
 fi
-step [ "$(readlink -f /dev/disk/by-uuid/$uuid)" = /dev/nbd0 ]
+# The daemon made the device again by itself; udev may be a moment behind.
+round=0
+until [ "$(readlink -f /dev/disk/by-uuid/$uuid)" = /dev/nbd0 ]; do
+    round=$((round + 1))
+    [ $round -lt 100 ] || failed "the UUID leads to $(readlink -f /dev/disk/by-uuid/$uuid)"
+    sleep 0.1
+done
 step mount -t ext4 /dev/disk/by-uuid/$uuid /mnt
 step grep -x newest /mnt/file
 echo "guest: done"

@@ -679,7 +679,7 @@ export interface components {
          * @description What is not as it should be.
          * @enum {string}
          */
-        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused" | "end-not-served" | "other-backing" | "backings" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "reload";
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused" | "end-not-served" | "other-backing" | "backings" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];
@@ -1004,7 +1004,7 @@ export interface components {
          * @description The way in which a host uses a volume.
          * @enum {string}
          */
-        HostProtocol: "nbd" | "nbd-tls";
+        HostProtocol: "nbd" | "nbd-tls" | "local-device";
         /**
          * @description The preset by which a pool was made.
          * @enum {string}
@@ -1018,6 +1018,17 @@ export interface components {
             p95_microseconds: number;
             /** Format: double */
             p99_microseconds: number;
+        };
+        /** @description A volume as a block device of the daemon's own machine. */
+        LocalDevice: {
+            /** @description The daemon is connected to it. Else its requests wait. */
+            connected: boolean;
+            /** @description The block device behind that; null: it is not there now. */
+            device?: string | null;
+            /** @description The kernel's driver. */
+            driver: string;
+            /** @description Where programs find it, whatever number it has. */
+            path: string;
         };
         /** @description `POST /api/v1/pools/{name}/losses/accept`: from now on it is what the backing devices hold. */
         LossAccepted: {
@@ -1787,6 +1798,7 @@ export interface components {
             effective_write_mode: components["schemas"]["WriteMode"];
             /** @description Of the volume with its cache. */
             health: components["schemas"]["Health"];
+            local?: null | components["schemas"]["LocalDevice"];
             /** Format: int32 */
             logical_block_bytes: number;
             /**
@@ -1917,6 +1929,10 @@ export interface components {
             cache_max?: null | components["schemas"]["Share"];
             cache_min?: null | components["schemas"]["Share"];
             dirty_cap?: null | components["schemas"]["Share"];
+            /** @description With `local` false: although programs use the device, and get errors. */
+            force?: boolean;
+            /** @description Whether the volume is a block device of the daemon's own machine. */
+            local?: boolean | null;
             /** @description Whether pages that are read again are kept in memory. */
             memory_cache?: boolean | null;
             /** @description Whether reads populate the cache and are answered from it. */

@@ -15,6 +15,8 @@ export function VolumeSettings({ volume, pools, close }: Props) {
   const [mode, setMode] = useState(volume.write_mode);
   const [readCache, setReadCache] = useState(volume.read_cache);
   const [memoryCache, setMemoryCache] = useState(volume.memory_cache);
+  const isLocal = Boolean(volume.local);
+  const [local, setLocal] = useState(isLocal);
   const readCutoff = useTyped(spelledSize(volume.read_cutoff_bytes), sizeError);
   const writeCutoff = useTyped(spelledSize(volume.write_cutoff_bytes), sizeError);
   const dirtyCap = useTyped(spelledShare(volume.dirty_cap), shareError);
@@ -31,6 +33,7 @@ export function VolumeSettings({ volume, pools, close }: Props) {
       read_cutoff_bytes: readSize(readCutoff.text),
       write_cutoff_bytes: readSize(writeCutoff.text),
       // Only where a pool caches it they mean something, and only what was changed is checked against the others.
+      ...(local === isLocal ? {} : { local }),
       ...changed("dirty_cap", dirtyCap),
       ...changed("cache_min", cacheMin),
       ...changed("cache_max", cacheMax),
@@ -83,6 +86,16 @@ export function VolumeSettings({ volume, pools, close }: Props) {
         <span>
           Keep pages in memory
           <small>What is read again is answered from the daemon's memory, before SSDs and backing device.</small>
+        </span>
+      </label>
+      <label class="choice">
+        <input type="checkbox" checked={local} onChange={(event) => setLocal(event.currentTarget.checked)} />
+        <span>
+          Block device of this machine
+          <small>
+            It is <code>/dev/hotset/{volume.name}</code> on the daemon's machine, and stays while the daemon is
+            restarted.
+          </small>
         </span>
       </label>
       <div class="row">

@@ -9,7 +9,7 @@ import { go, link, useRoute } from "../router";
 import { useStore } from "../store";
 import { Action, Badge, Empty, Facts, Figures, Heading, Notice, Path, ToDo } from "../ui/basics";
 import { Table } from "../ui/table";
-import { atRisk, effectiveWriteMode, usedBy, word } from "../words";
+import { atRisk, effectiveWriteMode, localDevice, usedBy, word } from "../words";
 import { CACHE_COLUMNS } from "./cache-columns";
 import { Gone } from "./gone";
 import { RunningOperation, useRunning } from "./operation";
@@ -208,6 +208,7 @@ function VolumeFacts({ volume }: { volume: Volume }) {
         ["Write mode", effectiveWriteMode(volume)],
         ["Logical block", bytes(volume.logical_block_bytes)],
         ["Access", volume.read_only ? "read only" : "read and write"],
+        ["Local device", localDevice(volume), "wide"],
         ["Used by", usedBy(volume), "wide"],
         ["Read caching", volume.read_cache ? "on" : "off"],
         ["Memory cache", volume.memory_cache ? "on" : "off"],

@@ -63,6 +63,8 @@ pub enum ConditionKind {
     Removal,
     /// The scan found SSDs of a pool that is not on record, and the pool is not opened.
     PoolNotOpened,
+    /// A volume is not the block device of this machine that it is to be.
+    LocalDevice,
     /// What a HUP asked for was not done.
     Reload,
 }
@@ -97,6 +99,7 @@ impl ConditionKind {
             Self::Flush => "flush",
             Self::Removal => "removal",
             Self::PoolNotOpened => "pool-not-opened",
+            Self::LocalDevice => "local-device",
             Self::Reload => "reload",
         }
     }

@@ -48,8 +48,8 @@ pub use smart::{Smart, SsdHealth, SsdIdentity};
 pub use status::{DeviceIo, Stats, Status, VolumeCounters, Work};
 pub use subject::{Subject, SubjectKind};
 pub use volume::{
-    BackingAccept, BackingEvidence, CacheEnable, Deleted, HostClient, HostProtocol, Share, Volume, VolumeChange,
-    VolumeClear, VolumeCreate, VolumeList, VolumeRename, VolumeSet, VolumeStats,
+    BackingAccept, BackingEvidence, CacheEnable, Deleted, HostClient, HostProtocol, LocalDevice, Share, Volume,
+    VolumeChange, VolumeClear, VolumeCreate, VolumeList, VolumeRename, VolumeSet, VolumeStats,
 };
 pub use words::{
     CacheHealth, CacheState, FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState,

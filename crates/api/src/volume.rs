@@ -63,6 +63,29 @@ pub struct VolumeSet {
     /// The most clean data that the volume has in the cache, of the pool's `capacity_min_bytes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_max: Option<Share>,
+    /// Whether the volume is a block device of the daemon's own machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<bool>,
+    /// With `local` false: although programs use the device, and get errors.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// A volume as a block device of the daemon's own machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LocalDevice {
+    /// Where programs find it, whatever number it has.
+    pub path: String,
+    /// The block device behind that; null: it is not there now.
+    pub device: Option<String>,
+    /// The kernel's driver.
+    pub driver: String,
+    /// The daemon is connected to it. Else its requests wait.
+    pub connected: bool,
 }
 
 /// `PUT /api/v1/volumes/{name}/name`: hosts that are connected go on; from their next connection on they ask for the new name.
@@ -85,6 +108,8 @@ pub struct CacheEnable {
 pub enum HostProtocol {
     Nbd,
     NbdTls,
+    /// The kernel of the daemon's own machine.
+    LocalDevice,
 }
 
 impl HostProtocol {
@@ -92,6 +117,7 @@ impl HostProtocol {
         match self {
             Self::Nbd => "NBD",
             Self::NbdTls => "NBD with TLS",
+            Self::LocalDevice => "local device",
         }
     }
 }
@@ -177,6 +203,9 @@ pub struct Volume {
     pub oldest_dirty_seconds: Option<u64>,
     /// Where hosts find it, one URI for each listener.
     pub nbd: Vec<String>,
+    /// The block device of this machine that it is; null: none.
+    #[serde(default)]
+    pub local: Option<LocalDevice>,
     /// Hosts that are connected to it.
     #[serde(default)]
     #[schema(required)]

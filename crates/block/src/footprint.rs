@@ -65,6 +65,16 @@ impl Footprint {
         self.pieces.iter().any(|piece| other.pieces.iter().any(|of_other| overlap(piece, of_other)))
     }
 
+    /// Whether what is at `path` lies on a block device: it is that or a part of it, is made of it, or is a file on it. Blocks briefly.
+    ///
+    /// # Errors
+    /// Those of looking at the path.
+    pub fn lies_on(path: &Path, device: u64) -> io::Result<bool> {
+        let metadata = fs::metadata(path)?;
+        let own = Self::of_metadata(&metadata);
+        Ok(own.stands_on(device) || Self::of_device(metadata.dev()).stands_on(device))
+    }
+
     /// Whether a block device is a part of what this stands on.
     pub(crate) fn stands_on(&self, device: u64) -> bool {
         let object = object_of(device);

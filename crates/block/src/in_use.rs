@@ -94,6 +94,16 @@ pub fn user_of(path: &Path, access: Access) -> io::Result<Option<User>> {
     Ok(is_written(path).then(|| User::Programs(programs_with(&metadata))))
 }
 
+/// Who else uses a block device that nobody is kept off: by a mount, by a device made of it, or open for writing. Blocks briefly.
+///
+/// # Errors
+/// Those of looking at the path.
+pub fn holder_of(path: &Path) -> io::Result<Option<User>> {
+    let metadata = fs::metadata(path)?;
+    let programs = || Some(programs_with(&metadata)).filter(|programs| !programs.is_empty()).map(User::Programs);
+    Ok(claimant(&metadata, Access::Alone).or_else(programs))
+}
+
 /// Who keeps us from a device that the kernel says is busy.
 pub(crate) fn user_of_busy(metadata: &Metadata) -> User {
     let shown = metadata.file_type().is_block_device().then(|| claimant(metadata, Access::Alone)).flatten();

@@ -211,12 +211,19 @@ impl Stream {
         Self::over_tcp(env, TcpStream::connect(address)?, SOCKET_BUFFER_BYTES)
     }
 
+    /// Over one end of a pair of sockets whose other end `peer`, in words, has.
+    ///
+    /// # Errors
+    /// The kernel gives it no buffers.
+    pub fn over_pair(env: &HostEnv, end: UnixStream, peer: &str) -> io::Result<Self> {
+        end.set_nonblocking(false)?;
+        let socket = OwnedFd::from(end);
+        enlarge_buffers(&socket, SOCKET_BUFFER_BYTES)?;
+        Ok(Self { env: env.clone(), socket: Rc::new(socket), peer: Rc::from(peer), is_tcp: false })
+    }
+
     fn over_unix(env: &HostEnv, socket: OwnedFd, buffer_bytes: i32) -> io::Result<Self> {
-        for option in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
-            // Going past the system's limit needs a privilege; up to the limit everybody may.
-            sys::set_option(&socket, libc::SOL_SOCKET, option.0, buffer_bytes)
-                .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, option.1, buffer_bytes))?;
-        }
+        enlarge_buffers(&socket, buffer_bytes)?;
         let (process, user) = sys::peer_credentials(&socket)?;
         let peer = format!("unix:process {process}, user {user}");
         Ok(Self { env: env.clone(), socket: Rc::new(socket), peer: Rc::from(peer), is_tcp: false })
@@ -343,6 +350,15 @@ impl Stream {
     pub fn shutdown(&self) {
         sys::shutdown(&self.socket);
     }
+}
+
+fn enlarge_buffers(socket: &OwnedFd, buffer_bytes: i32) -> io::Result<()> {
+    for option in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+        // Going past the system's limit needs a privilege; up to the limit everybody may.
+        sys::set_option(socket, libc::SOL_SOCKET, option.0, buffer_bytes)
+            .or_else(|_| sys::set_option(socket, libc::SOL_SOCKET, option.1, buffer_bytes))?;
+    }
+    Ok(())
 }
 
 fn check(outcome: Outcome) -> io::Result<usize> {

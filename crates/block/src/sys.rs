@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, c_int, c_ulong, c_void};
 use std::io::{self, IoSlice};
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -17,6 +17,9 @@ use crate::ByteRange;
 
 /// The most parts that one message may have (`UIO_MAXIOV` of Linux).
 pub(crate) const MESSAGE_PARTS_MAX: usize = 1024;
+
+/// Of `linux/prctl.h`, since Linux 5.6.
+const PR_SET_IO_FLUSHER: c_int = 57;
 
 fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -63,6 +66,37 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     // SAFETY: the call that succeeded made the descriptor, and gave it to nobody else.
     check(fd).map(|fd| unsafe { adopt(fd) })
+}
+
+/// A socket to the kernel's generic netlink families.
+pub(crate) fn generic_netlink() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed.
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_GENERIC) };
+    // SAFETY: the call that succeeded made the descriptor, and gave it to nobody else.
+    check(fd).map(|fd| unsafe { adopt(fd) })
+}
+
+/// Memory that this thread, and threads that it starts from now on, ask for is never waited for by writing to block devices.
+pub(crate) fn become_io_flusher() -> io::Result<()> {
+    let (on, nothing) = (c_ulong::from(true), c_ulong::from(false));
+    // SAFETY: the option takes numbers only.
+    check(unsafe { libc::prctl(PR_SET_IO_FLUSHER, on, nothing, nothing, nothing) }).map(drop)
+}
+
+/// Memory of this process stays where it is once it was touched.
+pub(crate) fn lock_memory() -> io::Result<()> {
+    // SAFETY: no pointers are passed.
+    check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) }).map(drop)
+}
+
+/// How many bytes this process may lock; `None`: any number.
+pub(crate) fn locked_bytes_max() -> io::Result<Option<u64>> {
+    let mut limit = MaybeUninit::<libc::rlimit>::uninit();
+    // SAFETY: the pointer is that of a live structure of the type that the call fills.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, limit.as_mut_ptr()) })?;
+    // SAFETY: the call that succeeded filled it.
+    let limit = unsafe { limit.assume_init() };
+    Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur))
 }
 
 /// Raises an eventfd. A counter at its limit is raised already, so that an error is no loss.

@@ -476,12 +476,15 @@ pub(crate) enum VolumeVerb {
     },
     /// Change settings: mode (write-back, instant-write-back, write-through, write-around), read-cache, memory-cache (on, off),
     /// read-cutoff, write-cutoff (a size, or off), dirty-cap (a size, percent, or auto), cache-min, cache-max (a size,
-    /// percent, or off)
+    /// percent, or off), local (on: it is a block device of the daemon's machine, /dev/hotset/NAME)
     Set {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = VolumeSetting::from_str)]
         settings: Vec<VolumeSetting>,
+        /// With local=off: although programs use the device, and get errors
+        #[arg(long)]
+        force: bool,
     },
     /// Serve what was added to a volume's backing device
     #[command(

@@ -9,7 +9,8 @@ use crate::size::Size;
 use crate::words;
 
 const POOL_KEYS: &str = "io-type, policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age, ssd-writes-per-day";
-const VOLUME_KEYS: &str = "mode, read-cache, memory-cache, read-cutoff, write-cutoff, dirty-cap, cache-min, cache-max";
+const VOLUME_KEYS: &str =
+    "mode, read-cache, memory-cache, read-cutoff, write-cutoff, dirty-cap, cache-min, cache-max, local";
 
 /// The settings of a pool for whoever completes a command line: those with few values with each of them.
 pub(crate) fn pool_settings() -> Vec<String> {
@@ -29,7 +30,7 @@ pub(crate) fn pool_settings() -> Vec<String> {
 pub(crate) fn volume_settings() -> Vec<String> {
     let values = |key: &str| match key {
         "mode" => words_of(WriteMode::ALL),
-        "read-cache" | "memory-cache" => vec!["on", "off"],
+        "read-cache" | "memory-cache" | "local" => vec!["on", "off"],
         _ => vec![""],
     };
     written(VOLUME_KEYS, values)
@@ -106,6 +107,7 @@ impl FromStr for VolumeSetting {
             "dirty-cap" => set.dirty_cap = Some(share(value, "auto")?),
             "cache-min" => set.cache_min = Some(share(value, "off")?),
             "cache-max" => set.cache_max = Some(share(value, "off")?),
+            "local" => set.local = Some(on_or_off(value)?),
             _ => return Err(format!("a volume has no setting {key:?}; the keys are {VOLUME_KEYS}")),
         }
         Ok(Self(set))
@@ -138,6 +140,8 @@ pub(crate) fn volume_set(settings: &[VolumeSetting]) -> VolumeSet {
         dirty_cap: one.dirty_cap.or(all.dirty_cap),
         cache_min: one.cache_min.or(all.cache_min),
         cache_max: one.cache_max.or(all.cache_max),
+        local: one.local.or(all.local),
+        force: one.force || all.force,
     })
 }
 

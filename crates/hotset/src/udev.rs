@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Where rules are written by default: udev reads this folder (udev(7)). The name sorts after `63-md-raid-arrays.rules`,
 /// which sets `MD_UUID`, and before the rules that assemble arrays (64) and activate volume groups (69).
@@ -16,6 +17,14 @@ pub(crate) const RULES_FILE: &str = "/etc/udev/rules.d/63-z-hotset.rules";
 
 /// Properties that tell a device from another, the best first. The last one tells its place only.
 const IDENTITIES: [&str; 7] = ["DM_UUID", "MD_UUID", "ID_WWN", "ID_SERIAL", LOOP_FILE, "DM_NAME", "ID_PATH"];
+
+/// The rules that are installed with the daemon, where udev finds them, and what they say of a local device.
+const PACKAGED_RULES: &str = "61-hotset.rules";
+const RULES_FOLDERS: [&str; 3] = ["/etc/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
+const LOCAL_PROPERTY: &str = "HOTSET_LOCAL";
+
+/// How often udev's database is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Not of udev: the file of a loop device, which sysfs tells.
 const LOOP_FILE: &str = "the file of a loop device";
@@ -131,6 +140,23 @@ fn properties(device: u64) -> BTreeMap<String, String> {
     });
     let file = file.as_deref().map(|file| (LOOP_FILE, file.trim_end_matches('\n')));
     named.chain(file).map(owned).collect()
+}
+
+/// Waits until udev knows these local devices as what they are, so that a file system on one is found by its UUID there. Where udev does
+/// not run, or has not our rules, nobody is waited for. Blocking.
+pub(crate) fn wait_for_local_devices(devices: &[u64], limit: Duration) {
+    let is_ours = |folder: &&str| {
+        let rules = fs::read_to_string(Path::new(folder).join(PACKAGED_RULES));
+        rules.is_ok_and(|rules| rules.contains(LOCAL_PROPERTY))
+    };
+    if !Path::new("/run/udev/control").exists() || !RULES_FOLDERS.iter().any(is_ours) {
+        return;
+    }
+    let began = Instant::now();
+    let is_known = |device: &u64| properties(*device).contains_key(LOCAL_PROPERTY);
+    while !devices.iter().all(is_known) && began.elapsed() < limit {
+        std::thread::sleep(LOOK_INTERVAL);
+    }
 }
 
 fn owned((name, value): (&str, &str)) -> (String, String) {

@@ -32,7 +32,7 @@ pub(crate) use self::accept::Visitor;
 use self::arrive::Arrival;
 pub(crate) use self::arrive::{Departure, Farewell};
 use self::connections::Connections;
-pub use self::connections::{ConnectionStatus, ServerCounters};
+pub use self::connections::{ConnectionStatus, Link, ServerCounters};
 use self::directory::Directory;
 pub use self::directory::{Door, ExportId};
 pub use self::list::{ExportInfo, ExportList};

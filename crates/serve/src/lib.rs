@@ -6,10 +6,13 @@
 mod exports;
 mod inflight;
 pub mod load;
+pub mod local;
 pub mod nbd;
 mod receive;
 mod tls;
 mod transport;
 
-pub use exports::{ConnectionStatus, Door, ExportId, ExportInfo, ExportList, Exports, ServerCounters, ServerSettings};
+pub use exports::{
+    ConnectionStatus, Door, ExportId, ExportInfo, ExportList, Exports, Link, ServerCounters, ServerSettings,
+};
 pub use tls::{TlsAcceptor, TlsError, TlsFiles};

@@ -9,4 +9,5 @@ mod server;
 mod session;
 pub mod wire;
 
+pub(crate) use connection::serve_without_handshake;
 pub use server::Server;

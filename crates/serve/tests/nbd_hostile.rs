@@ -14,7 +14,7 @@ use hotset_serve::load::{Client, Endpoint, Limit, Pattern, Progress, Workload};
 use hotset_serve::nbd::wire::{
     Command, OptionHeader, Request, SIMPLE_REPLY_BYTES, SimpleReply, command_flag, errno, option,
 };
-use hotset_serve::{Door, Exports, ServerSettings};
+use hotset_serve::{Door, Exports, Link, ServerSettings};
 use serving::{Backing, Served, Serving, TEST_TIMEOUT};
 use tempfile::TempDir;
 
@@ -498,7 +498,11 @@ fn an_export_name_is_taken_only_once_and_connections_are_listed() {
         let connections = exports.connections();
         let exports: Vec<_> = connections.iter().map(|connection| connection.export.as_deref()).collect();
         assert_eq!(exports, [Some("disk"), None]);
-        assert!(connections.iter().all(|connection| connection.peer.starts_with("unix:") && !connection.tls));
+        assert!(
+            connections
+                .iter()
+                .all(|connection| connection.peer.starts_with("unix:") && connection.link == Link::Socket)
+        );
     });
 }
 

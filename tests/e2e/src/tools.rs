@@ -6,12 +6,17 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// No client of a test runs longer than this; seconds.
-const LIMIT: &str = "120";
+const LIMIT_S: u64 = 120;
 
-/// A program that ends within [`LIMIT`], reads nothing, and finds the administrator's programs too.
+/// A program that ends within [`LIMIT_S`], reads nothing, and finds the administrator's programs too.
 pub fn command<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Command {
+    command_within(LIMIT_S, program, arguments)
+}
+
+/// One that ends within so many seconds.
+pub fn command_within<S: AsRef<OsStr>>(seconds: u64, program: &str, arguments: &[S]) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=5", LIMIT, program]).args(arguments).stdin(Stdio::null());
+    command.args(["--kill-after=5", &seconds.to_string(), program]).args(arguments).stdin(Stdio::null());
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
     command

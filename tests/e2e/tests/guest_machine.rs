@@ -13,12 +13,14 @@ use hotset_e2e::daemon::{binary, free_port};
 use hotset_e2e::files::{MIB, Site, build_folder};
 use hotset_e2e::nbd::Client;
 use hotset_e2e::pattern::Random;
-use hotset_e2e::tools::{command, succeed};
+use hotset_e2e::tools::{command, command_within, succeed};
 
 use crate::guest_disk::{Disk, Power};
 
 /// The disks by serial number, and their sizes in MiB. Small SSDs: rows fill, are moved and freed.
 const DISKS: [(&str, u64); 6] = [("ssd0", 48), ("ssd1", 56), ("pages", 24), ("ext4", 128), ("xfs", 64), ("state", 32)];
+/// How long a machine may run that does what most of them do.
+const LIMIT_S: u64 = 120;
 /// A machine that says nothing of what is waited for within this time has failed.
 const TIMEOUT: Duration = Duration::from_secs(100);
 
@@ -32,6 +34,8 @@ pub(crate) struct Lab {
     /// Where the kernel is, and the archive of the machine's programs.
     folder: &'static Path,
     programs: &'static str,
+    /// How long the machine may run.
+    limit_s: u64,
 }
 
 impl Lab {
@@ -44,6 +48,12 @@ impl Lab {
     pub(crate) fn with_database() -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         Self::of(BUILT.get_or_init(|| build("lab-database", &["database"])), "initrd-database")
+    }
+
+    /// With fio among the programs.
+    pub(crate) fn with_fio() -> Self {
+        static BUILT: OnceLock<PathBuf> = OnceLock::new();
+        Self::of(BUILT.get_or_init(|| build("lab-local", &["local"])), "initrd-local")
     }
 
     /// With systemd among the programs.
@@ -61,7 +71,12 @@ impl Lab {
         };
         let disks = DISKS.into_iter().map(disk).collect();
         relay(&site.socket("relay"), port);
-        Self { site, power, disks, port, folder, programs }
+        Self { site, power, disks, port, folder, programs, limit_s: LIMIT_S }
+    }
+
+    /// The machine may run so much longer.
+    pub(crate) fn allow(&mut self, seconds: u64) {
+        self.limit_s += seconds;
     }
 
     /// To the volume `pages`; `start` is what the machine said of its start.
@@ -109,7 +124,7 @@ impl Lab {
         arguments.extend(files.map(str::to_owned));
         let control = self.site.socket(&format!("control{boot}"));
         arguments.extend(["-qmp".to_owned(), format!("unix:{},server=on,wait=off", control.display())]);
-        Machine::start(&arguments, control)
+        Machine::start(&arguments, control, self.limit_s)
     }
 }
 
@@ -156,8 +171,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    fn start(arguments: &[String], control: PathBuf) -> Self {
-        let mut command = command("qemu-system-x86_64", arguments);
+    fn start(arguments: &[String], control: PathBuf, limit_s: u64) -> Self {
+        let mut command = command_within(limit_s, "qemu-system-x86_64", arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("QEMU can be started");
         let console = BufReader::new(child.stdout.take().expect("its console is piped"));
         let (sender, lines) = mpsc::channel();

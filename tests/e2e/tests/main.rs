@@ -21,6 +21,7 @@ mod guest;
 mod guest_database;
 mod guest_disk;
 mod guest_journal;
+mod guest_local;
 mod guest_machine;
 mod guest_packages;
 mod guest_power;

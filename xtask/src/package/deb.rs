@@ -18,7 +18,6 @@ const FILES: &[(&str, &str)] = &[
     ("contrib/hotset.socket", "usr/lib/systemd/system/hotset.socket"),
     ("contrib/hotset-scrub@.service", "usr/lib/systemd/system/hotset-scrub@.service"),
     ("contrib/hotset-scrub@.timer", "usr/lib/systemd/system/hotset-scrub@.timer"),
-    ("contrib/hotset-nbd@.service", "usr/lib/systemd/system/hotset-nbd@.service"),
     ("contrib/61-hotset.rules", "usr/lib/udev/rules.d/61-hotset.rules"),
     ("packaging/debian/copyright", "usr/share/doc/hotset/copyright"),
     ("packaging/debian/lintian-overrides", "usr/share/lintian/overrides/hotset"),

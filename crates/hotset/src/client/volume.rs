@@ -2,7 +2,7 @@
 
 use hotset_api::{
     ApiError, ApiErrorKind, BackingAccept, BackingEvidence, CacheEnable, Deleted, HostClient, PoolKind, Share, Volume,
-    VolumeChange, VolumeClear, VolumeCreate, VolumeList, VolumeRename, VolumeState,
+    VolumeChange, VolumeClear, VolumeCreate, VolumeList, VolumeRename, VolumeSet, VolumeState,
 };
 use hyper::Method;
 
@@ -40,8 +40,9 @@ pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: V
             print(output, &list, |_| text)
         }
         VolumeVerb::Show { name } => print(output, &client.get::<Volume>(&format!("/volumes/{name}"))?, show),
-        VolumeVerb::Set { name, settings } => {
-            let change = client.send(Method::PATCH, &format!("/volumes/{name}"), &volume_set(&settings))?;
+        VolumeVerb::Set { name, settings, force } => {
+            let set = VolumeSet { force, ..volume_set(&settings) };
+            let change = client.send(Method::PATCH, &format!("/volumes/{name}"), &set)?;
             print_change(output, &change, "Changed")
         }
         VolumeVerb::Grow { name } => {
@@ -276,6 +277,16 @@ fn used_by(volume: &Volume) -> String {
     }
 }
 
+/// Nothing where it is none.
+fn local_device(volume: &Volume) -> String {
+    let Some(local) = &volume.local else { return String::new() };
+    match (&local.device, local.connected) {
+        (Some(device), true) => format!("{} ({device}, by {})", local.path, local.driver),
+        (Some(device), false) => format!("{} ({device}, by {}): its requests wait", local.path, local.driver),
+        (None, _) => format!("{}: it is not there", local.path),
+    }
+}
+
 fn show(volume: &Volume) -> String {
     let stats = &volume.stats;
     facts(&[
@@ -302,6 +313,7 @@ fn show(volume: &Volume) -> String {
         ("Write cache", format!("{} used", human(volume.write_cache_used_bytes))),
         ("Data at risk", data_at_risk(volume)),
         ("Reach it at", volume.nbd.join("  ")),
+        ("Local device", local_device(volume)),
         ("Used by", used_by(volume)),
         ("Reads", format!("{} ({})", grouped(stats.reads), human(stats.read_bytes))),
         ("Read hits", format!("{} ({})", grouped(stats.read_hits), percent(stats.hit_ratio))),

@@ -2,6 +2,7 @@
 
 use hotset_api::{HostClient, HostProtocol};
 use hotset_cache::date_and_time;
+use hotset_serve::Link;
 
 use crate::daemon::clock::unix_ms;
 use crate::plane::Snapshot;
@@ -15,7 +16,11 @@ pub(crate) fn of_volume(volume: &str, snapshot: &Snapshot) -> Vec<HostClient> {
     let of_it = snapshot.connections.iter().filter(|(one, _)| one.export.as_deref() == Some(volume));
     let mut clients: Vec<HostClient> = of_it
         .map(|(one, age)| HostClient {
-            protocol: if one.tls { HostProtocol::NbdTls } else { HostProtocol::Nbd },
+            protocol: match one.link {
+                Link::Socket => HostProtocol::Nbd,
+                Link::Tls => HostProtocol::NbdTls,
+                Link::LocalDevice => HostProtocol::LocalDevice,
+            },
             peer: one.peer.clone(),
             since_unix_ms: now.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
             in_flight: u64::try_from(one.in_flight).unwrap_or(u64::MAX),

@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use hotset_block::{DescriptorUse, ExecutorOptions, descriptors_for, raise_descriptor_limit};
+use hotset_block::{DescriptorUse, ExecutorOptions, descriptors_for, never_wait_for_writeback, raise_descriptor_limit};
 use hotset_serve::ServerSettings;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
@@ -48,6 +48,8 @@ use self::counters::Counters;
 use self::http::{ApiTls, Control, Gate};
 use self::inherited::Inherited;
 use self::log::{LAST_WORDS_LIMIT, Log, LogSink};
+use self::opening::local_devices;
+use self::opening::local_devices::LocalDevices;
 use self::register::Register;
 use self::reload::Reload;
 use self::reporting::events::EventLog;
@@ -83,9 +85,14 @@ const NOTIFY_LIMIT: Duration = Duration::from_secs(1);
 /// Runs until a signal ends it. An error is one message for people.
 pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCode, String> {
     let config = Config::load(arguments, api)?;
+    // Before there are threads, which inherit it.
+    let flusher = never_wait_for_writeback();
     let signals = Signals::start().map_err(|error| format!("signals: {error}"))?;
     let (counters, register) = (Counters::default(), Register::default());
     let log = Log::start(&config.log, counters.clone())?;
+    if let Err(error) = flusher {
+        tracing::debug!("memory may be waited for by writing to block devices: {error}");
+    }
     let sink = log.sink.clone();
     let reload = Reload { arguments: arguments.clone(), api: api.to_vec(), log };
     let outcome = run_logged(config, Own { signals, counters, register, log: sink.clone(), reload });
@@ -104,6 +111,7 @@ struct Own {
 
 fn run_logged(config: Config, own: Own) -> Result<ExitCode, String> {
     let state = StateDirectory::open(&config.state)?;
+    local_devices::check_state_directory(&state)?;
     state.wait_for_predecessor();
     failures::remember_panics(state.path());
     let sockets = Sockets::of(&config)?;
@@ -245,7 +253,7 @@ async fn serve(
         };
         tokio::spawn(observer.run(latest));
         let run = async {
-            announce(start).await;
+            announce(start, &rooms.local).await;
             rooms.serving.retry_offline_volumes().await;
         };
         tokio::select! {
@@ -277,9 +285,10 @@ fn answer(listeners: Listeners, control: &Control, names: Vec<String>, counters:
 }
 
 /// Tells the service manager when everything is open, or known not to open.
-async fn announce(start: tokio::task::JoinHandle<()>) {
+async fn announce(start: tokio::task::JoinHandle<()>, local: &LocalDevices) {
     notify([NotifyState::Status("opening pools and volumes")]);
     if start.await.is_ok() {
+        local.start().await;
         notify([NotifyState::Ready, NotifyState::Status("serving")]);
         tracing::info!("ready");
     }
@@ -304,6 +313,7 @@ fn notify<const N: usize>(state: [NotifyState<'static>; N]) {
 async fn stop(rooms: &Rooms, plane: &Handle, mut signals: Signals) -> ExitCode {
     notify([NotifyState::Stopping, NotifyState::Status("stopping")]);
     tracing::info!("stopping");
+    rooms.local.end_unheld().await;
     rooms.records.stops();
     let before = plane.snapshot().await.ok();
     rooms.drives.count_written().await;

@@ -162,6 +162,7 @@ impl Register {
             | ConditionKind::Conversion
             | ConditionKind::Spare
             | ConditionKind::Flush
+            | ConditionKind::LocalDevice
             | ConditionKind::Removal => {
                 let is_concerned = |volume: &Volume| *kind != ConditionKind::Flush || volume.pool.is_some();
                 let mut volumes = status.volumes.iter().filter(|volume| volume.name == subject.name);
@@ -333,6 +334,7 @@ pub(crate) fn is_raised(kind: ConditionKind) -> bool {
         | ConditionKind::Spare
         | ConditionKind::Flush
         | ConditionKind::Removal
+        | ConditionKind::LocalDevice
         | ConditionKind::Reload => true,
     }
 }
@@ -413,6 +415,9 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
         ConditionKind::Removal => {
             let name = &subject.name;
             return format!("mend what the reason says, then `hotset pool remove-ssd {name} --ssd PATH` again");
+        }
+        ConditionKind::LocalDevice => {
+            "do what the reason says: it is tried again every second; hosts reach the volume over NBD meanwhile"
         }
         ConditionKind::Reload => {
             "mend what the reason says, then `systemctl reload hotset`, or send the daemon a HUP, again"

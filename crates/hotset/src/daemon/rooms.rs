@@ -28,6 +28,7 @@ use super::opening::awaited::AwaitedSsds;
 use super::opening::converting::Converting;
 use super::opening::devices::Devices;
 use super::opening::guard::Guard;
+use super::opening::local_devices::LocalDevices;
 use super::opening::moved_devices::MovedDevices;
 use super::opening::prober::Prober;
 use super::opening::recognise::Backings;
@@ -52,6 +53,7 @@ pub(crate) struct Rooms {
     pub(crate) guard: Arc<Guard>,
     pub(crate) serving: Arc<Serving>,
     pub(crate) opening: Arc<Opening>,
+    pub(crate) local: Arc<LocalDevices>,
     awaited: Arc<AwaitedSsds>,
     moved: Arc<MovedDevices>,
     unread: Arc<UnreadRecords>,
@@ -97,6 +99,7 @@ impl Rooms {
             devices: Arc::clone(&devices),
             backings: Arc::clone(&backings),
         });
+        let local = Arc::new(LocalDevices::new(Arc::clone(&records)));
         let awaited = Arc::new(AwaitedSsds { records: Arc::clone(&records), devices: Arc::clone(&devices) });
         let opening = Arc::new(Opening {
             records: Arc::clone(&records),
@@ -149,6 +152,7 @@ impl Rooms {
             guard: Arc::clone(&guard),
             backings: Arc::clone(&backings),
             flushes: Arc::clone(&flushes),
+            local: Arc::clone(&local),
             history: OnceLock::new(),
             renamed: Mutex::default(),
         });
@@ -167,6 +171,7 @@ impl Rooms {
             guard: Arc::clone(&guard),
             backings: Arc::clone(&backings),
             volumes: Arc::clone(&volumes),
+            local: Arc::clone(&local),
             draining: Arc::clone(&draining),
             flushes: Arc::clone(&flushes),
             operations: Arc::clone(&operations),
@@ -222,6 +227,7 @@ impl Rooms {
             guard,
             serving,
             opening,
+            local,
             awaited,
             moved,
             unread,
@@ -262,6 +268,7 @@ impl Rooms {
         tokio::spawn(Arc::clone(&self.members).follow_members());
         tokio::spawn(Arc::clone(&self.volumes).follow_growth());
         tokio::spawn(Arc::clone(&self.volumes).reopen_closed());
+        tokio::spawn(Arc::clone(&self.local).keep_connected());
         tokio::spawn(Arc::clone(&self.moved).watch_paths());
         tokio::spawn(Arc::clone(&self.upkeep).keep_records());
         tokio::spawn(Arc::clone(&self.unread).read_records_again(tokens));

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::conversion::Conversion;
+use super::opening::locals::LocalRecord;
 use super::register::HostErrors;
 use super::smart::Ledger;
 use crate::paths::{EVENTS, POOLS, files_of_pools};
@@ -35,14 +36,16 @@ const FAILURES: &str = "failures.json";
 const HOST_ERRORS: &str = "host-errors.json";
 const BACKINGS: &str = "backings.json";
 const MEMORY_CACHE: &str = "memory-cache.json";
+const LOCAL_DEVICES: &str = "local-devices.json";
 
 /// Records without which the daemon can do: one that cannot be read is set aside and begun anew, and then this is so.
-const BEGUN_ANEW: [(&str, &str); 6] = [
+const BEGUN_ANEW: [(&str, &str); 7] = [
     (SSD_WRITES, "what was written to the SSDs is counted anew"),
     (FAILURES, "how earlier runs ended, and which pools were fenced for that, is forgotten"),
     (HOST_ERRORS, "errors that hosts got in earlier runs are forgotten"),
     (BACKINGS, "which backing device is whose was found out anew: paths that were swapped meanwhile were not noticed"),
     (MEMORY_CACHE, "the memory cache has the size that the configuration says"),
+    (LOCAL_DEVICES, "no volume is a local device any more: `hotset volume set NAME local=on` makes it one again"),
     (EVENTS, "events that cannot be read are forgotten"),
 ];
 
@@ -253,6 +256,11 @@ struct BackingRecords {
     volumes: Vec<BackingRecord>,
 }
 
+#[derive(Default, Serialize, Deserialize)]
+struct LocalRecords {
+    volumes: Vec<LocalRecord>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct TokenRecords<T> {
     tokens: Vec<T>,
@@ -429,6 +437,15 @@ impl StateDirectory {
 
     pub(crate) fn write_backings(&self, known: &[BackingRecord]) -> io::Result<()> {
         self.write_begun_anew(BACKINGS, &BackingRecords { volumes: known.to_vec() })
+    }
+
+    /// Which volumes are block devices of this machine. Begun anew if it cannot be read.
+    pub(crate) fn locals(&self) -> Vec<LocalRecord> {
+        self.read_or_begin_anew::<LocalRecords>(LOCAL_DEVICES).volumes
+    }
+
+    pub(crate) fn write_locals(&self, locals: &[LocalRecord]) -> io::Result<()> {
+        self.write_begun_anew(LOCAL_DEVICES, &LocalRecords { volumes: locals.to_vec() })
     }
 
     /// A missing file means that nothing is remembered; so does one that cannot be read, which is kept beside.

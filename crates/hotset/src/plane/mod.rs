@@ -6,6 +6,7 @@
 pub(crate) mod device;
 mod handle;
 mod listen;
+mod local;
 mod open;
 mod places;
 mod pools;

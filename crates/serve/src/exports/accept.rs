@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use hotset_block::{Env, HostEnv, Listener, RealInstant, Stream};
 
-use super::arrive::Farewell;
+use super::arrive::{Departure, Farewell};
+use super::connections::Link;
 use super::directory::{Counted, ExportId};
 use super::list::ExportList;
 use super::session::Session;
@@ -77,16 +78,22 @@ impl Exports {
             stream.shutdown();
             return;
         }
-        let visitor = self.register(stream.clone(), tls.is_some(), env.real_now(), directory.count());
+        let link = if tls.is_some() { Link::Tls } else { Link::Socket };
+        let visitor = self.register(stream.clone(), link, env.real_now(), directory.count());
         let conversation = converse(visitor.clone(), stream, tls);
         let exports = self.clone();
         env.spawn(async move { exports.see_off(visitor, conversation).await });
     }
 
     /// Knows a connection until it is seen off.
-    pub(super) fn register(&self, stream: Stream, tls: bool, since: RealInstant, counted: Counted) -> Visitor {
-        let id = self.inner.connections.register(stream, tls, since, counted);
+    pub(super) fn register(&self, stream: Stream, link: Link, since: RealInstant, counted: Counted) -> Visitor {
+        let id = self.inner.connections.register(stream, link, since, counted);
         Visitor { exports: self.clone(), id }
+    }
+
+    /// Knows a client that has chosen its export by other means than a handshake with us.
+    pub(crate) fn welcome_to_export(&self, departure: Departure, link: Link) {
+        self.send(departure, link, self.inner.env.real_now(), self.inner.directory.count());
     }
 
     /// Waits for the end of a conversation; the connection ends with it, or goes to where its export is.
@@ -96,9 +103,9 @@ impl Exports {
         match farewell {
             Farewell::Over => left.stream.shutdown(),
             Farewell::Leaves(departure) => {
-                let (tls, since, counted) = (left.tls, left.since, left.counted);
+                let (link, since, counted) = (left.link, left.since, left.counted);
                 drop(left.stream);
-                self.send(departure, tls, since, counted);
+                self.send(departure, link, since, counted);
             }
         }
     }

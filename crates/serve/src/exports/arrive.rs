@@ -9,6 +9,7 @@ use hotset_block::{Env, RealInstant};
 use hotset_cache::Volume;
 
 use super::accept::Visitor;
+use super::connections::Link;
 use super::directory::{Counted, ExportId};
 use super::{Exports, HostEnv};
 use crate::transport::{DetachedTransport, Transport};
@@ -36,18 +37,18 @@ pub(super) struct Arrival {
     transport: DetachedTransport,
     pub(super) export: ExportId,
     serve: Serve,
-    tls: bool,
+    link: Link,
     since: RealInstant,
     counted: Counted,
 }
 
 impl Exports {
     /// Sends a connection to where its export is; nobody here knows it any more.
-    pub(super) fn send(&self, departure: Departure, tls: bool, since: RealInstant, counted: Counted) {
+    pub(super) fn send(&self, departure: Departure, link: Link, since: RealInstant, counted: Counted) {
         let Departure { transport, export, serve } = departure;
         // Without a descriptor for the way it ends here.
         let Ok(transport) = transport.detach() else { return };
-        self.receive(Arrival { transport, export, serve, tls, since, counted });
+        self.receive(Arrival { transport, export, serve, link, since, counted });
     }
 
     /// Takes connections from other threads, until the thread ends.
@@ -69,9 +70,9 @@ impl Exports {
         if self.inner.stopping.get() {
             return;
         }
-        let Arrival { transport, serve, tls, since, counted, .. } = arrival;
+        let Arrival { transport, serve, link, since, counted, .. } = arrival;
         let transport = Transport::attach(&self.inner.env, transport);
-        let visitor = self.register(transport.stream().clone(), tls, since, counted);
+        let visitor = self.register(transport.stream().clone(), link, since, counted);
         let conversation = serve(visitor.clone(), volume, transport);
         let exports = self.clone();
         self.inner.env.spawn(async move { exports.see_off(visitor, conversation).await });

@@ -21,6 +21,15 @@ const ENDING_MAX: usize = 64;
 /// run, is one look.
 const LOOKS_MAX: u32 = 5;
 
+/// How a client reaches its export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    Socket,
+    Tls,
+    /// It is this machine's kernel, by a block device.
+    LocalDevice,
+}
+
 /// What a server knows of one of its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionStatus {
@@ -29,7 +38,7 @@ pub struct ConnectionStatus {
     pub export: Option<String>,
     /// Requests received and not answered.
     pub in_flight: usize,
-    pub tls: bool,
+    pub link: Link,
     /// When it was taken, in real time.
     pub since: RealInstant,
 }
@@ -77,7 +86,7 @@ pub(super) struct Connections {
 
 pub(super) struct Connection {
     pub(super) stream: Stream,
-    pub(super) tls: bool,
+    pub(super) link: Link,
     pub(super) since: RealInstant,
     pub(super) counted: Counted,
     /// It had to make room, and its task is about to end.
@@ -104,10 +113,10 @@ impl Connections {
     }
 
     /// Registers one more connection; answers what it is known by until [`Connections::forget`].
-    pub(super) fn register(&self, stream: Stream, tls: bool, since: RealInstant, counted: Counted) -> u64 {
+    pub(super) fn register(&self, stream: Stream, link: Link, since: RealInstant, counted: Counted) -> u64 {
         let id = self.made.get();
         self.made.set(id + 1);
-        let connection = Connection { stream, tls, since, counted, ending: false, serving: None };
+        let connection = Connection { stream, link, since, counted, ending: false, serving: None };
         self.all.borrow_mut().insert(id, connection);
         id
     }
@@ -280,7 +289,7 @@ impl Connection {
             peer: self.stream.peer(),
             export: self.serving.as_ref().map(|serving| serving.name.clone()),
             in_flight: self.serving.as_ref().map_or(0, |serving| serving.session.in_flight()),
-            tls: self.tls,
+            link: self.link,
             since: self.since,
         }
     }

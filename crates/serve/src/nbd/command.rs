@@ -32,6 +32,16 @@ impl Terms {
         }
     }
 
+    /// Of one that is told what the export is by other means than a handshake, and holds to its blocks.
+    pub(super) fn without_handshake(export: &ExportInfo) -> Self {
+        Self {
+            structured_replies: false,
+            block_status: false,
+            block_bytes_min: u64::from(export.block_bytes_min),
+            read_only: export.read_only,
+        }
+    }
+
     /// Whether the request may be done on an export of that size; if not, the error number for the client. The size is that of now:
     /// the protocol cannot tell a client that an export has grown, but one that knows may use what was added.
     pub(super) fn check(&self, request: &Request, size_bytes: u64) -> Result<(), u32> {

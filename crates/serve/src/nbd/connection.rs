@@ -14,7 +14,7 @@ use super::command::Terms;
 use super::negotiation::{Negotiation, Next, OPTION_BYTES_MAX, TlsState};
 use super::session::Session;
 use super::wire::OPTION_HEADER_BYTES;
-use crate::exports::{Departure, ExportId, Exports, Farewell, Visitor};
+use crate::exports::{Departure, ExportId, ExportInfo, Exports, Farewell, Link, Visitor};
 use crate::receive::ReceiveBuffer;
 use crate::tls::TlsAcceptor;
 use crate::transport::Transport;
@@ -48,6 +48,17 @@ pub(super) async fn run(visitor: Visitor, stream: Stream, tls: Option<TlsAccepto
         Ok(Some((transport, carried))) => leave(transport, carried),
         Ok(None) | Err(_) => Farewell::Over,
     }
+}
+
+/// Serves the export of that name to the client at the other end of `stream`, which is told by other means what it is: no handshake
+/// comes first. Answers what it has to be told; `None`: there is no such export now, and the client is gone.
+pub(crate) fn serve_without_handshake(exports: &Exports, name: &str, stream: Stream, link: Link) -> Option<ExportInfo> {
+    let info = exports.list(|list| list.find(name).cloned())?;
+    let export = exports.id_of(name)?;
+    let terms = Terms::without_handshake(&info);
+    let carried = Carried { export, terms, received: Vec::new(), answer: Vec::new(), owes_warning: false };
+    exports.welcome_to_export(depart(Transport::Plain(stream), carried), link);
+    Some(info)
 }
 
 /// Completes when a handshake has taken too long. One that waits for us, and not for its client, may take longer.
@@ -113,6 +124,10 @@ async fn shake_hands(
 
 /// The connection goes to the thread of its export.
 fn leave(transport: Transport, carried: Carried) -> Farewell {
+    Farewell::Leaves(depart(transport, carried))
+}
+
+fn depart(transport: Transport, carried: Carried) -> Departure {
     let export = carried.export;
     let serve = move |visitor: Visitor, volume: Volume<HostEnv>, transport: Transport| {
         let session = begin(&visitor, volume, transport, &carried);
@@ -120,7 +135,7 @@ fn leave(transport: Transport, carried: Carried) -> Farewell {
             Box::pin(async move { serve(visitor, session, carried).await });
         serving
     };
-    Farewell::Leaves(Departure { transport, export, serve: Box::new(serve) })
+    Departure { transport, export, serve: Box::new(serve) }
 }
 
 /// Makes the session known; the client may begin after that.

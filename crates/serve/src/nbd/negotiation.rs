@@ -301,7 +301,7 @@ impl Negotiation {
 }
 
 /// Transmission flags, but for `SEND_DF`, which depends on the client.
-fn abilities(export: &ExportInfo) -> u16 {
+pub(crate) fn abilities(export: &ExportInfo) -> u16 {
     use transmission_flag as flag;
     let read_only = if export.read_only { flag::READ_ONLY } else { 0 };
     let trims = if export.trims { flag::SEND_TRIM } else { 0 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hotset_api::{ApiError, ApiErrorKind, Deleted, FlushPurpose, Removal};
+use hotset_api::{ApiError, ApiErrorKind, Deleted, FlushPurpose, HostProtocol, Removal};
 use hotset_cache::config::{PoolKind, PoolName, VolumeName};
 use hotset_cache::{DirtyData, PoolStatus, VolumeStatus};
 
@@ -17,6 +17,7 @@ use crate::daemon::clients;
 use crate::daemon::naming::{no_such_pool, no_such_volume, pool_name};
 use crate::daemon::opening::converting::Converting;
 use crate::daemon::opening::guard::Guard;
+use crate::daemon::opening::local_devices::LocalDevices;
 use crate::daemon::opening::recognise::Backings;
 use crate::daemon::opening::records::Records;
 use crate::daemon::opening::serve::Serving;
@@ -67,6 +68,7 @@ pub(crate) struct Removals {
     pub(crate) guard: Arc<Guard>,
     pub(crate) backings: Arc<Backings>,
     pub(crate) volumes: Arc<Volumes>,
+    pub(crate) local: Arc<LocalDevices>,
     pub(crate) draining: Arc<Draining>,
     pub(crate) flushes: Arc<Flushes>,
     pub(crate) operations: Arc<Operations>,
@@ -172,6 +174,7 @@ impl Removals {
         let (Subject::Volume(name), FlushPurpose::DeleteVolume, false) = (subject, purpose, removal.force) else {
             return Ok(());
         };
+        self.local.check_unheld(name.as_str()).await?;
         let mut clients = Vec::new();
         for look in 0..LOOKS_FOR_HOSTS {
             // One that has just hung up is seen to be gone in a moment.
@@ -179,6 +182,8 @@ impl Removals {
                 tokio::time::sleep(LOOK_INTERVAL).await;
             }
             clients = clients::of_volume(name.as_str(), &self.records.plane.snapshot().await?);
+            // Who uses that was looked at.
+            clients.retain(|client| client.protocol != HostProtocol::LocalDevice);
             if clients.is_empty() {
                 return Ok(());
             }
@@ -340,6 +345,7 @@ impl Removals {
     }
 
     async fn delete_volume_now(&self, name: &VolumeName, dirty: DirtyData) -> Result<(), ApiError> {
+        self.local.disable(name.as_str(), true).await?;
         let snapshot = self.records.plane.snapshot().await?;
         match snapshot.volumes.iter().find(|open| open.name == *name) {
             Some(status) => self.delete_open_volume(status, dirty).await?,

@@ -12,6 +12,7 @@ use crate::daemon::history;
 use crate::daemon::naming::{no_such_pool, pool_name, volume_name};
 use crate::daemon::opening::devices::Devices;
 use crate::daemon::opening::guard::Guard;
+use crate::daemon::opening::local_devices::LocalDevices;
 use crate::daemon::opening::offline::RETRY_INTERVAL;
 use crate::daemon::opening::probe;
 use crate::daemon::opening::recognise::Backings;
@@ -27,6 +28,7 @@ pub(crate) struct Volumes {
     pub(crate) guard: Arc<Guard>,
     pub(crate) backings: Arc<Backings>,
     pub(crate) flushes: Arc<Flushes>,
+    pub(crate) local: Arc<LocalDevices>,
     /// Where statistics are kept; none before the control plane is there.
     pub(crate) history: OnceLock<history::Handle>,
     /// Volumes that were renamed and of which the observer has not heard: from, to.
@@ -84,6 +86,7 @@ impl Volumes {
                 format!("volume {name}: it keeps its name, for the new one cannot be recorded: {}", error.message);
             return Err(ApiError { message, ..error.clone() });
         }
+        self.local.rename(name, to);
         self.backings.rename_backing(name, to);
         self.renamed.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), to.to_owned()));
         if let Some(history) = self.history.get() {
@@ -193,6 +196,12 @@ impl Volumes {
         let _one_at_a_time = self.records.change.lock().await;
         let status = self.records.open_volume_status(name).await?;
         self.check_meaning(&status, set).await?;
+        // What may be refused comes first.
+        let local_changed = match set.local {
+            Some(true) => self.local.enable(&status).await?,
+            Some(false) => self.local.disable(name, set.force).await?,
+            None => false,
+        };
         let settings = merged(status.settings, set);
         let changed = settings != status.settings;
         if changed {
@@ -201,7 +210,7 @@ impl Volumes {
             self.save_records_of(&status).await?;
             tracing::info!(volume = name, ?set, "changed settings");
         }
-        Ok(changed)
+        Ok(changed || local_changed)
     }
 
     /// A read pool caches no writes: settings that are about nothing else are refused.

@@ -374,6 +374,12 @@ fn of_volumes(page: &mut Page, volumes: &[Volume]) {
     family("hotset_volume_unserved_bytes", Gauge, "The end of the backing device that hosts do not see.", |volume| {
         volume.unserved_bytes
     });
+    family("hotset_volume_local_device", Gauge, "1 if it is to be a block device of the daemon's machine.", |volume| {
+        u64::from(volume.local.is_some())
+    });
+    family("hotset_volume_local_device_connected", Gauge, "1 if it is one, and its requests are served.", |volume| {
+        u64::from(volume.local.as_ref().is_some_and(|local| local.connected))
+    });
     family("hotset_volume_backing_reads_total", Counter, "Reads of the backing device.", |volume| {
         volume.backing_io.reads
     });

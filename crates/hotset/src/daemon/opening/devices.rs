@@ -10,6 +10,7 @@ use futures_util::stream::{self, StreamExt as _};
 use hotset_api::{ApiError, ApiErrorKind};
 use hotset_block::{Access, Footprint};
 
+use super::local_devices::local_device_under;
 use super::offline::Offline;
 use super::probe::{self, Candidate};
 use super::prober::Prober;
@@ -79,6 +80,10 @@ impl Devices {
         let (path, looked_at) = (probe::backing_path(spelling).to_owned(), spelling.to_owned());
         if let Some(footprint) = self.ask(what, move || probe::footprint(&looked_at)).await? {
             check_not_among(&self.users(snapshot).await, what, &footprint)?;
+            let (locals, below) = (self.records.locals.all(), path.clone());
+            if let Some(why) = self.ask(what, move || local_device_under(Path::new(&below), &locals)).await? {
+                return Err(ApiError::new(ApiErrorKind::Refused, format!("{what}: {why}")));
+            }
             // What cannot be looked at is for whoever opens it to say.
             let user = self.ask(what, move || hotset_block::user_of(Path::new(&path), access).ok().flatten()).await?;
             return user.map_or(Ok(()), |user| Err(in_use(what, &format!(": {user}"))));

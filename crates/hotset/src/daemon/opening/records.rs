@@ -9,6 +9,7 @@ use hotset_cache::config::{PoolName, VolumeSpec};
 use hotset_cache::{PoolStatus, VolumeStatus};
 
 use super::departed_ssds::follow;
+use super::locals::Locals;
 use super::offline::RETRY_INTERVAL;
 use super::offline::{Offline, OfflinePool, OfflineVolume, Taken, Waiting};
 use crate::daemon::config::Config;
@@ -28,6 +29,8 @@ pub(crate) struct Records {
     pub(crate) register: Register,
     /// Held for the whole of a change, so that its checks stay true until it is done.
     pub(crate) change: tokio::sync::Mutex<()>,
+    /// Volumes that are block devices of this machine.
+    pub(crate) locals: Locals,
     offline: Mutex<Offline>,
     /// The daemon stops: what fails from now on says nothing about the world.
     pub(crate) stopping: AtomicBool,
@@ -38,7 +41,8 @@ impl Records {
         register.remember_host_errors(&state.host_errors());
         let failures = Failures::load(&state, register.clone());
         let (change, offline, stopping) = Default::default();
-        Self { plane, state, config, failures, register, change, offline, stopping }
+        let locals = Locals::of(state.locals());
+        Self { plane, state, config, failures, register, change, locals, offline, stopping }
     }
 
     /// What a read-write pool holds of them may be newer than their backing devices.

@@ -236,6 +236,7 @@ fn raised(status: &Status) -> Raised {
         | ConditionKind::Spare
         | ConditionKind::Flush
         | ConditionKind::Removal
+        | ConditionKind::LocalDevice
         | ConditionKind::PoolNotOpened
         | ConditionKind::Reload => true,
     });

@@ -27,6 +27,8 @@ use crate::daemon::counters::Counters;
 use crate::daemon::history::{self, Look, Recent};
 use crate::daemon::naming::{no_such_pool, no_such_volume, uuid, volume_name};
 use crate::daemon::opening::converting::Converting;
+use crate::daemon::opening::local_devices;
+use crate::daemon::opening::locals::Local;
 use crate::daemon::opening::offline::{Fenced, Offline, OfflinePool, OfflineVolume, Waiting};
 use crate::daemon::opening::recognise::Backings;
 use crate::daemon::opening::records::Records;
@@ -116,6 +118,7 @@ impl Reporting {
             moved_devices::tell_of_backing(volume, &offline.moved_devices);
             self.backings.tell_of_identity(volume, &offline.unexpected_backings);
             volume.clients = clients::of_volume(&volume.name, snapshot);
+            volume.local = self.records.locals.of_volume(&volume.name).map(|local| local_device(&local, volume));
             (volume.pool_type, volume.effective_write_mode) = writes_of(volume, snapshot, &offline);
             for raised in self.records.register.raised_of(&api::Subject::new(SubjectKind::Volume, volume.name.as_str()))
             {
@@ -583,6 +586,15 @@ fn volume(status: &VolumeStatus) -> Volume {
     }
 }
 
+fn local_device(local: &Local, volume: &Volume) -> api::LocalDevice {
+    api::LocalDevice {
+        path: local_devices::path_of(&volume.name),
+        device: local.device.as_ref().map(|device| device.path.display().to_string()),
+        driver: local_devices::driver().to_owned(),
+        connected: volume.clients.iter().any(|client| client.protocol == api::HostProtocol::LocalDevice),
+    }
+}
+
 pub(crate) fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volume {
     Volume {
         name,
@@ -616,6 +628,7 @@ pub(crate) fn bare_volume(name: String, backing: String, settings: VolumeSetting
         lost_bytes: 0,
         oldest_dirty_seconds: None,
         nbd: Vec::new(),
+        local: None,
         clients: Vec::new(),
         backing_io: DeviceIo::default(),
         stats: VolumeStats::default(),

@@ -39,7 +39,11 @@ pub(super) fn of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
     if takes_writes {
         settings.push(("dirty-cap", share(volume.dirty_cap, "auto")));
     }
-    settings.extend([("cache-min", share(volume.cache_min, "off")), ("cache-max", share(volume.cache_max, "off"))]);
+    settings.extend([
+        ("cache-min", share(volume.cache_min, "off")),
+        ("cache-max", share(volume.cache_max, "off")),
+        ("local", if volume.local.is_some() { "on" } else { "off" }.to_owned()),
+    ]);
     settings
 }
 

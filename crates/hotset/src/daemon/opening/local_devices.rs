@@ -1,0 +1,374 @@
+//! Volumes as block devices of this machine: `/dev/hotset/NAME` is there as long as the volume is to be one, whatever becomes of the
+//! daemon meanwhile.
+//!
+//! A device is known to its driver by an identifier that is recorded before the device is made. So one that a daemon of before left
+//! behind, waiting, is found again, and goes on. What ends a device's connection is noticed within a second, and mended by another
+//! connection. A clean stop ends devices that nobody uses; others wait for the next daemon.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hotset_api::{ApiError, ApiErrorKind, ConditionKind, Subject, SubjectKind};
+use hotset_block::{Footprint, User, holder_of, keep_memory};
+use hotset_cache::VolumeStatus;
+use hotset_serve::Link;
+use hotset_serve::local::{DriverError, LocalDevice, LocalDriver};
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::locals::{Local, LocalRecord};
+use super::records::Records;
+use crate::daemon::blocking::blocking;
+use crate::daemon::naming::uuid;
+use crate::daemon::state::StateDirectory;
+use crate::plane::Snapshot;
+use crate::udev;
+
+/// Where the devices are found by the names of their volumes.
+const FOLDER: &str = "/dev/hotset";
+
+/// How often connections are looked after.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often a device is looked at before it is said that it is in use, and how long after one another: udev looks at each new one.
+const LOOKS_FOR_HOLDERS: u32 = 6;
+const HOLDER_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long udev may take to know a device.
+const UDEV_LIMIT: Duration = Duration::from_secs(5);
+
+/// The one there is.
+const DRIVER: LocalDriver = LocalDriver::KernelNbd;
+
+/// See the file's summary.
+pub(crate) struct LocalDevices {
+    pub(crate) records: Arc<Records>,
+    /// Held while devices are made, mended or ended.
+    working: tokio::sync::Mutex<()>,
+    keeps_memory: AtomicBool,
+}
+
+impl LocalDevices {
+    pub(crate) fn new(records: Arc<Records>) -> Self {
+        Self { records, working: tokio::sync::Mutex::default(), keeps_memory: AtomicBool::new(false) }
+    }
+
+    /// Keeps devices connected, for as long as the daemon runs.
+    pub(crate) async fn keep_connected(self: Arc<Self>) {
+        loop {
+            self.connect_all().await;
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Connects every device whose volume is served, and waits until udev knows them, if it runs.
+    pub(crate) async fn start(&self) {
+        self.connect_all().await;
+        let devices: Vec<u64> = self.devices().into_iter().map(|(_, device)| device.number).collect();
+        let _ = blocking(move || udev::wait_for_local_devices(&devices, UDEV_LIMIT)).await;
+    }
+
+    async fn connect_all(&self) {
+        if self.records.locals.all().is_empty() {
+            return;
+        }
+        let _alone = self.working.lock().await;
+        let Ok(snapshot) = self.records.plane.snapshot().await else { return };
+        self.follow_renames(&snapshot);
+        for local in self.records.locals.all() {
+            if self.records.stopping.load(Ordering::Relaxed) {
+                return;
+            }
+            let name = &local.record.volume;
+            // A volume that is not open says why by itself.
+            let Some(volume) = snapshot.volumes.iter().find(|volume| volume.name.as_str() == name) else { continue };
+            let is_connected = snapshot.connections.iter().any(|(connection, _)| {
+                connection.link == Link::LocalDevice && connection.export.as_deref() == Some(name)
+            });
+            let outcome = match (is_connected, &local.device) {
+                (true, Some(device)) => self.follow_size(&local.record, device, volume).await,
+                (true, None) | (false, _) => self.connect(&local.record, volume).await,
+            };
+            self.records.register.follow_for(ConditionKind::LocalDevice, of_volume(name), &outcome);
+        }
+    }
+
+    /// A crash came between a volume's getting another name and the record of that.
+    fn follow_renames(&self, snapshot: &Snapshot) {
+        for Local { record, .. } in self.records.locals.all() {
+            let is_named = |name: &str| snapshot.volumes.iter().any(|volume| volume.name.as_str() == name);
+            let renamed = snapshot.volumes.iter().find(|volume| volume.backing == record.backing);
+            if let Some(renamed) = renamed.filter(|_| !is_named(&record.volume)) {
+                self.rename(&record.volume, renamed.name.as_str());
+            }
+        }
+    }
+
+    /// Gives the driver another connection to the volume, and has the device found by the volume's name.
+    async fn connect(&self, record: &LocalRecord, volume: &VolumeStatus) -> Result<(), ApiError> {
+        let failed = |error: io::Error| device_error(&record.volume, &error.to_string());
+        let (ours, drivers) = UnixStream::pair().map_err(failed)?;
+        let name = volume.name.clone();
+        let thread = self.records.plane.of_volume(&volume.name);
+        let served = thread.call(move |plane| plane.serve_local(name, ours)).await?;
+        // It is about to be served, or fenced.
+        let Some(export) = served else { return Ok(()) };
+        let identifier = record.identifier.clone();
+        let attached = blocking(move || DRIVER.attach(&identifier, &export, drivers)).await?;
+        let device = attached.map_err(|error| driver_error(&record.volume, &error))?;
+        link(&record.volume, &device.path).map_err(failed)?;
+        let path = device.path.display();
+        tracing::info!(volume = record.volume, "is {path}, and {FOLDER}/{}", record.volume);
+        self.records.locals.is_at(&record.volume, Some(device));
+        self.keep_memory();
+        Ok(())
+    }
+
+    /// The device of a volume that has grown grows.
+    async fn follow_size(
+        &self,
+        record: &LocalRecord,
+        device: &LocalDevice,
+        volume: &VolumeStatus,
+    ) -> Result<(), ApiError> {
+        let size_bytes = volume.size_bytes;
+        if device.size_bytes == size_bytes {
+            return Ok(());
+        }
+        let (identifier, block_bytes) = (record.identifier.clone(), volume.settings.logical_block_bytes);
+        let resized = blocking(move || DRIVER.resize(&identifier, size_bytes, block_bytes)).await?;
+        resized.map_err(|error| driver_error(&record.volume, &error))?;
+        self.records.locals.is_at(&record.volume, Some(LocalDevice { size_bytes, ..device.clone() }));
+        tracing::info!(volume = record.volume, size_bytes, "its local device has grown with it");
+        Ok(())
+    }
+
+    /// What a local device has not written yet must not be swapped against memory that is needed to write it.
+    fn keep_memory(&self) {
+        if self.keeps_memory.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        match keep_memory() {
+            Ok(true) => tracing::info!("a local device is served: the daemon's memory is kept from being swapped out"),
+            Ok(false) => tracing::warn!(
+                "a local device is served, and the daemon's memory may be swapped out: raise the limit of locked memory (LimitMEMLOCK=)"
+            ),
+            Err(error) => {
+                tracing::warn!("a local device is served, and the daemon's memory may be swapped out: {error}")
+            }
+        }
+    }
+
+    /// Makes a volume a block device, over restarts too. False: it is one.
+    pub(crate) async fn enable(&self, volume: &VolumeStatus) -> Result<bool, ApiError> {
+        let name = volume.name.to_string();
+        if self.records.locals.of_volume(&name).is_some() {
+            return Ok(false);
+        }
+        let _alone = self.working.lock().await;
+        let identifier = new_identifier().map_err(|error| device_error(&name, &error))?;
+        let record = LocalRecord { volume: name.clone(), backing: volume.backing.clone(), identifier };
+        self.records.locals.add(record.clone());
+        let done = match self.save() {
+            Ok(()) => self.connect(&record, volume).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            self.records.locals.remove(&name);
+            // The next start would only find a device that it cannot make, and say so.
+            let _ = self.save();
+            return Err(error);
+        }
+        Ok(true)
+    }
+
+    /// Ends a volume's block device. False: it has none.
+    ///
+    /// # Errors
+    /// Somebody uses it, and `force` does not say that those may get errors.
+    pub(crate) async fn disable(&self, volume: &str, force: bool) -> Result<bool, ApiError> {
+        let Some(local) = self.records.locals.of_volume(volume) else { return Ok(false) };
+        let _alone = self.working.lock().await;
+        if !force {
+            self.check_unheld(volume).await?;
+        }
+        self.end(&local).await?;
+        self.records.locals.remove(volume);
+        self.records.register.clear_for(ConditionKind::LocalDevice, of_volume(volume));
+        self.save()?;
+        Ok(true)
+    }
+
+    /// Refuses what would take its device from somebody who uses it.
+    pub(crate) async fn check_unheld(&self, volume: &str) -> Result<(), ApiError> {
+        let Some(local) = self.records.locals.of_volume(volume) else { return Ok(()) };
+        let mut holder = None;
+        for look in 0..LOOKS_FOR_HOLDERS {
+            if look > 0 {
+                tokio::time::sleep(HOLDER_INTERVAL).await;
+            }
+            holder = holder_now(&local).await?;
+            if holder.is_none() {
+                return Ok(());
+            }
+        }
+        let Some((path, user)) = holder else { return Ok(()) };
+        let message = format!("volume {volume}: its local device {} is in use: {user}", path.display());
+        Err(ApiError::new(ApiErrorKind::InUse, message)
+            .with_hint("--force takes it away all the same: whoever uses it gets errors"))
+    }
+
+    async fn end(&self, local: &Local) -> Result<(), ApiError> {
+        let (identifier, volume) = (local.record.identifier.clone(), local.record.volume.clone());
+        let ended = blocking(move || {
+            let ended = DRIVER.detach(&identifier);
+            unlink(&volume);
+            ended
+        });
+        ended.await?.map_err(|error| driver_error(&local.record.volume, &error))?;
+        self.records.locals.is_at(&local.record.volume, None);
+        Ok(())
+    }
+
+    /// At a clean stop, before volumes are closed: programs that only look at a device would wait for the next daemon.
+    pub(crate) async fn end_unheld(&self) {
+        let _alone = self.working.lock().await;
+        for local in self.records.locals.all() {
+            if matches!(holder_now(&local).await, Ok(None))
+                && let Err(error) = self.end(&local).await
+            {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+
+    /// The device of a volume that has another name is found by that.
+    pub(crate) fn rename(&self, from: &str, to: &str) {
+        if !self.records.locals.rename(from, to) {
+            return;
+        }
+        unlink(from);
+        if let Some(device) = self.records.locals.of_volume(to).and_then(|local| local.device)
+            && let Err(error) = link(to, &device.path)
+        {
+            tracing::warn!(volume = to, "{FOLDER}/{to}: {error}");
+        }
+        // By its backing device it is found again.
+        if let Err(error) = self.save() {
+            tracing::warn!("{error}");
+        }
+    }
+
+    fn devices(&self) -> Vec<(String, LocalDevice)> {
+        let all = self.records.locals.all();
+        all.into_iter().filter_map(|local| Some((local.record.volume, local.device?))).collect()
+    }
+
+    fn save(&self) -> Result<(), ApiError> {
+        let saved = self.records.state.write_locals(&self.records.locals.records());
+        saved.map_err(|error| self.records.state_failed(&error))
+    }
+}
+
+/// Where programs find the device of a volume.
+pub(crate) fn path_of(volume: &str) -> String {
+    format!("{FOLDER}/{volume}")
+}
+
+/// What administrators know the driver by.
+pub(crate) fn driver() -> &'static str {
+    DRIVER.word()
+}
+
+/// Refuses a state directory that lies on a device that only the daemon itself would bring back.
+///
+/// # Errors
+/// A message for people.
+pub(crate) fn check_state_directory(state: &StateDirectory) -> Result<(), String> {
+    let own = state.locals().into_iter().filter_map(|record| Some((DRIVER.find(&record.identifier)?, record)));
+    for (device, record) in own {
+        if Footprint::lies_on(state.path(), device.number).unwrap_or(false) {
+            return Err(format!(
+                "state directory {}: it lies on {}, the local device of volume {}, which needs this daemon: put it elsewhere",
+                state.path().display(),
+                device.path.display(),
+                record.volume
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Which local device of this daemon something lies on. Blocking.
+pub(crate) fn local_device_under(path: &Path, locals: &[Local]) -> Option<String> {
+    let mut devices = locals.iter().filter_map(|local| Some((local.device.as_ref()?, &local.record.volume)));
+    let (device, volume) = devices.find(|(device, _)| Footprint::lies_on(path, device.number).unwrap_or(false))?;
+    Some(format!(
+        "it lies on {}, the local device of volume {volume}, which this daemon serves: it would wait for itself",
+        device.path.display()
+    ))
+}
+
+async fn holder_now(local: &Local) -> Result<Option<(PathBuf, User)>, ApiError> {
+    let identifier = local.record.identifier.clone();
+    blocking(move || {
+        let device = DRIVER.find(&identifier)?;
+        // What cannot be looked at is not there.
+        Some((device.path.clone(), holder_of(&device.path).ok()??))
+    })
+    .await
+}
+
+fn link(volume: &str, device: &Path) -> io::Result<()> {
+    let path = Path::new(FOLDER).join(volume);
+    if fs::read_link(&path).is_ok_and(|to| to == device) {
+        return Ok(());
+    }
+    fs::create_dir_all(FOLDER)?;
+    unlink(volume);
+    symlink(device, &path)
+}
+
+/// What is not there is gone.
+fn unlink(volume: &str) {
+    let path = Path::new(FOLDER).join(volume);
+    if path.is_symlink() {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn new_identifier() -> Result<String, String> {
+    let mut bytes = [0; 16];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| "the kernel gives no random bytes".to_owned())?;
+    Ok(format!("hotset:{}", uuid(u128::from_be_bytes(bytes))))
+}
+
+fn of_volume(name: &str) -> Subject {
+    Subject::new(SubjectKind::Volume, name)
+}
+
+fn device_error(volume: &str, why: &str) -> ApiError {
+    ApiError::new(ApiErrorKind::Device, format!("volume {volume}: its local device: {why}"))
+}
+
+fn driver_error(volume: &str, error: &DriverError) -> ApiError {
+    let message = format!("volume {volume}: its local device: {error}");
+    match error {
+        DriverError::Missing => ApiError::new(ApiErrorKind::Unsupported, message).with_hint(
+            "`modprobe nbd` loads it (hotset.service does so by itself); without it hosts reach the volume over NBD as before",
+        ),
+        DriverError::Refused(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+            ApiError::new(ApiErrorKind::Device, message)
+                .with_hint("the daemon needs the capability CAP_SYS_ADMIN for it")
+        }
+        DriverError::Refused(_) => {
+            ApiError::new(ApiErrorKind::Device, message).with_hint("see what the kernel says of it: `dmesg`")
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Which volumes are block devices of this machine: by what each device is known to its driver, and where it is.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hotset_serve::local::LocalDevice;
+use serde::{Deserialize, Serialize};
+
+/// A volume that is to be a block device, as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LocalRecord {
+    pub(crate) volume: String,
+    /// By which the volume is known again under another name.
+    pub(crate) backing: String,
+    /// What the driver knows the device by: no other one is called so.
+    pub(crate) identifier: String,
+}
+
+/// A volume that is to be a block device.
+#[derive(Clone, Debug)]
+pub(crate) struct Local {
+    pub(crate) record: LocalRecord,
+    /// As it was seen last; `None`: it is not there.
+    pub(crate) device: Option<LocalDevice>,
+}
+
+/// See the file's summary.
+#[derive(Debug, Default)]
+pub(crate) struct Locals(Mutex<BTreeMap<String, Local>>);
+
+impl Locals {
+    pub(crate) fn of(records: Vec<LocalRecord>) -> Self {
+        let local = |record: LocalRecord| (record.volume.clone(), Local { record, device: None });
+        Self(Mutex::new(records.into_iter().map(local).collect()))
+    }
+
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Local>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Local> {
+        self.known().values().cloned().collect()
+    }
+
+    pub(crate) fn of_volume(&self, volume: &str) -> Option<Local> {
+        self.known().get(volume).cloned()
+    }
+
+    pub(crate) fn records(&self) -> Vec<LocalRecord> {
+        self.known().values().map(|local| local.record.clone()).collect()
+    }
+
+    pub(super) fn add(&self, record: LocalRecord) {
+        self.known().insert(record.volume.clone(), Local { record, device: None });
+    }
+
+    pub(super) fn remove(&self, volume: &str) {
+        self.known().remove(volume);
+    }
+
+    /// The answer says whether there was one of that name.
+    pub(super) fn rename(&self, from: &str, to: &str) -> bool {
+        let mut known = self.known();
+        let Some(mut local) = known.remove(from) else { return false };
+        to.clone_into(&mut local.record.volume);
+        known.insert(to.to_owned(), local);
+        true
+    }
+
+    pub(super) fn is_at(&self, volume: &str, device: Option<LocalDevice>) {
+        if let Some(local) = self.known().get_mut(volume) {
+            local.device = device;
+        }
+    }
+}
