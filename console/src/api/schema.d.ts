@@ -795,6 +795,8 @@ export interface components {
         Event: {
             /** Format: int64 */
             at_unix_ms: number;
+            /** @description Who asked for it: a user of the daemon's machine, a token, the console; empty: nobody did. */
+            by: string;
             /** @description Why, and what to do. May be empty. */
             cause: string;
             /** @description In a few words, as `health good → degraded`. */
@@ -1107,6 +1109,8 @@ export interface components {
         };
         /** @description `GET /api/v1/operations/{id}`: an operation that is under way, or that ended not long ago. */
         Operation: {
+            /** @description Who asked for it; empty: the daemon began it by itself. */
+            asked_by: string;
             /** Format: int64 */
             began_unix_ms: number;
             /** @description Whether `DELETE` ends it before it is done. */
@@ -1138,6 +1142,8 @@ export interface components {
             subject: components["schemas"]["Subject"];
             /** Format: int64 */
             total_bytes: number;
+            /** @description What keeps it from going on; null: nothing. */
+            waits_for?: string | null;
         };
         /** @description `DELETE /api/v1/operations/{id}` */
         OperationCancelled: {

@@ -56,6 +56,7 @@ export function Events() {
               ),
             },
             { head: "Change", cell: (event) => <span class="text narrow">{event.change}</span> },
+            { head: "By", cell: (event) => (event.by === "" ? null : <span class="text narrow">{event.by}</span>) },
             {
               head: "Why, and what to do",
               cell: (event) => (event.cause === "" ? null : <span class="text">{event.cause}</span>),

@@ -45,6 +45,8 @@ function far(operation: Operation): string {
   if (operation.rate_bytes_per_second > 0) parts.push(bytesPerSecond(operation.rate_bytes_per_second));
   parts.push(`for ${duration(operation.elapsed_seconds)}`);
   if (typeof operation.eta_seconds === "number") parts.push(`about ${duration(operation.eta_seconds)} left`);
+  if (operation.asked_by !== "") parts.push(`asked for by ${operation.asked_by}`);
+  if (typeof operation.waits_for === "string") parts.push(`waits ${operation.waits_for}`);
   return parts.join(" · ");
 }
 
@@ -58,6 +60,7 @@ export function EndedOperation({ operation }: { operation: Operation }) {
       </header>
       <p class="muted">
         {moment(new Date(ended))} · {bytes(operation.done_bytes)} in {duration(operation.elapsed_seconds)}
+        {operation.asked_by !== "" && ` · asked for by ${operation.asked_by}`}
       </p>
       {operation.error !== null && operation.error !== undefined && operation.state === "failed" && (
         <p>{[operation.error.message, operation.error.hint].filter(Boolean).join("; ")}</p>

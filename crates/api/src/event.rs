@@ -44,6 +44,10 @@ pub struct Event {
     pub change: String,
     /// Why, and what to do. May be empty.
     pub cause: String,
+    /// Who asked for it: a user of the daemon's machine, a token, the console; empty: nobody did.
+    #[serde(default)]
+    #[schema(required)]
+    pub by: String,
 }
 
 /// `GET /api/v1/events?after=ID`: the events after that one, oldest first, a thousand at most. Without `after` the newest.

@@ -93,6 +93,13 @@ pub struct Operation {
     pub ended_unix_ms: Option<u64>,
     /// Why it failed, or was cancelled.
     pub error: Option<ApiError>,
+    /// Who asked for it; empty: the daemon began it by itself.
+    #[serde(default)]
+    #[schema(required)]
+    pub asked_by: String,
+    /// What keeps it from going on; null: nothing.
+    #[serde(default)]
+    pub waits_for: Option<String>,
 }
 
 /// `GET /api/v1/operations`: those that are under way, then the last ones that ended, newest first.

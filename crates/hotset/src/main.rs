@@ -17,6 +17,7 @@ mod recover;
 mod running_time;
 mod settings;
 mod size;
+mod spelled;
 mod state_file;
 mod trace;
 mod udev;

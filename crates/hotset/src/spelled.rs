@@ -4,7 +4,7 @@ use hotset_api::{Pool, PoolKind, Share, Volume};
 
 use crate::words;
 
-pub(super) fn of_pool(pool: &Pool) -> Vec<(&'static str, String)> {
+pub(crate) fn of_pool(pool: &Pool) -> Vec<(&'static str, String)> {
     let mut settings = vec![
         ("io-type", words::engine_io_type(pool.io_type).to_string()),
         ("policy", words::engine_policy(pool.policy).to_string()),
@@ -24,7 +24,7 @@ pub(super) fn of_pool(pool: &Pool) -> Vec<(&'static str, String)> {
 }
 
 /// What has no effect without a read-write pool is left out: another value would be refused there.
-pub(super) fn of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
+pub(crate) fn of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
     let takes_writes = volume.pool_type == Some(PoolKind::ReadWrite);
     let mut settings = Vec::new();
     if takes_writes {
@@ -47,6 +47,13 @@ pub(super) fn of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
     settings
 }
 
+/// Which settings are not as they were, as `mode write-back → write-through`; empty: none.
+pub(crate) fn changes(before: &[(&str, String)], now: &[(&str, String)]) -> String {
+    let was = |key: &str| before.iter().find(|(of, _)| *of == key).map_or("off", |(_, value)| value);
+    let changed = now.iter().filter(|(key, value)| was(key) != value);
+    changed.map(|(key, value)| format!("{key} {} → {value}", was(key))).collect::<Vec<_>>().join(", ")
+}
+
 fn share(share: Option<Share>, none: &str) -> String {
     match share {
         None => none.to_owned(),
@@ -56,7 +63,7 @@ fn share(share: Option<Share>, none: &str) -> String {
 }
 
 /// Exactly, and short where it can be.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
     let whole = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
     whole.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
@@ -66,6 +73,13 @@ pub(super) fn size(bytes: u64) -> String {
 mod tests {
     use super::*;
     use crate::size::Size;
+
+    #[test]
+    fn only_what_is_not_as_it_was_is_told() {
+        let was = [("policy", "lru".to_owned()), ("fetch-rate", "low".to_owned())];
+        let is = [("policy", "lru".to_owned()), ("fetch-rate", "high".to_owned())];
+        assert_eq!((changes(&was, &is).as_str(), changes(&was, &was).as_str()), ("fetch-rate low → high", ""));
+    }
 
     #[test]
     fn sizes_are_exact() {

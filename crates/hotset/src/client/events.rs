@@ -111,8 +111,9 @@ fn line(event: &Event) -> String {
         path => format!("{} {path}", event.subject.kind.word()),
     };
     let cause = if event.cause.is_empty() { String::new() } else { format!(": {}", event.cause) };
+    let by = if event.by.is_empty() { String::new() } else { format!(" (by {})", event.by) };
     let time = date_and_time(event.at_unix_ms / 1000);
-    format!("{:>6}  {time}  {:<7}  {subject}: {}{cause}\n", event.id, event.severity.word(), event.change)
+    format!("{:>6}  {time}  {:<7}  {subject}: {}{by}{cause}\n", event.id, event.severity.word(), event.change)
 }
 
 #[cfg(test)]
@@ -131,6 +132,7 @@ mod tests {
             path: "/dev/sdx".to_owned(),
             change: "health good -> degraded".to_owned(),
             cause: String::new(),
+            by: String::new(),
         }
     }
 

@@ -94,6 +94,11 @@ const COLUMNS: &[Column<Operation>] = &[
         let left = operation.eta_seconds.filter(|_| operation.state == OperationState::Running);
         left.map_or(Cell::Nothing, Cell::Count)
     }),
+    Column::new("ASKED BY", |operation| match operation.asked_by.as_str() {
+        "" => Cell::Nothing,
+        who => Cell::Text(who.to_owned()),
+    }),
+    Column::new("WAITS", |operation| operation.waits_for.clone().map_or(Cell::Nothing, Cell::Text)),
     Column::new("REASON", |operation| {
         Cell::Text(operation.error.as_ref().map_or_else(String::new, ToString::to_string))
     }),

@@ -101,7 +101,9 @@ async fn serve_unix(listener: OwnerOnly, router: Router) {
         let stream = listener.accept().await;
         let Some(visit) = welcome(&stream, &room).await else { continue };
         let router = router.clone();
-        tokio::spawn(async move { converse(stream, router, visit, "a client of the unix socket").await });
+        let user = stream.peer_cred().ok().map(|peer| peer.uid());
+        let peer = Peer { words: "a client of the unix socket".into(), user };
+        tokio::spawn(async move { converse(stream, router, visit, peer).await });
     }
 }
 
@@ -119,10 +121,10 @@ async fn serve_tcp(listener: TcpListener, tls: Option<ApiTls>, router: Router, c
         let Some(visit) = welcome(&stream, &room).await else { continue };
         let (router, tls, counters) = (router.clone(), tls.clone(), counters.clone());
         tokio::spawn(async move {
-            let Some(tls) = tls else { return converse(stream, router, visit, &peer).await };
+            let Some(tls) = tls else { return converse(stream, router, visit, over_tcp(&peer)).await };
             // One who cannot do it in time, or does not want to, is none of ours.
             match running_time::timeout(CLIENT_TIMEOUT, tls.acceptor().accept(stream)).await {
-                Ok(Ok(stream)) => converse(stream, router, visit, &peer).await,
+                Ok(Ok(stream)) => converse(stream, router, visit, over_tcp(&peer)).await,
                 Ok(Err(error)) => counters.tls_handshake_refused(&peer, &error.to_string()),
                 Err(_) => counters.tls_handshake_refused(&peer, "it took too long"),
             }
@@ -146,9 +148,9 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     router: Router,
     visit: Visit,
-    peer: &str,
+    peer: Peer,
 ) {
-    let service = OfVisit { visit: visit.clone(), peer: Peer(peer.into()), router: TowerToHyperService::new(router) };
+    let service = OfVisit { visit: visit.clone(), peer, router: TowerToHyperService::new(router) };
     let connection = http1::Builder::new()
         .timer(RunningTimer)
         .header_read_timeout(CLIENT_TIMEOUT)
@@ -162,6 +164,10 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
         () = visit.ended() => tracing::debug!("control API: an idle connection made room"),
     }
+}
+
+fn over_tcp(address: &str) -> Peer {
+    Peer { words: address.into(), user: None }
 }
 
 /// Lets the router know on which connection a request came.

@@ -5,6 +5,7 @@
 mod api_socket;
 mod blocking;
 mod certificates;
+mod changes;
 mod changing;
 mod check;
 mod clients;
@@ -31,6 +32,7 @@ mod smart;
 mod state;
 mod tokens;
 mod volume_counters;
+mod who;
 
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
@@ -250,6 +252,7 @@ async fn serve(
             hook,
             history,
             register,
+            changes: rooms.records.changes.clone(),
         };
         tokio::spawn(observer.run(latest));
         let run = async {

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+use hotset_api::{Subject, SubjectKind};
 use tokio::sync::Notify;
 
 use super::changing::accept::Acceptance;
@@ -121,7 +122,7 @@ impl Rooms {
             backings: Arc::clone(&backings),
             guard: Arc::clone(&guard),
         });
-        let operations = Arc::new(Operations::default());
+        let operations = Arc::new(Operations::telling(records.changes.clone()));
         let flushes = Arc::new(Flushes::default());
         let creation = Arc::new(Creation {
             records: Arc::clone(&records),
@@ -260,6 +261,11 @@ impl Rooms {
             first_pass.notify_one();
         };
         self.opening.start(then).await;
+    }
+
+    /// Whoever asks now changed something.
+    pub(crate) fn note(&self, kind: SubjectKind, name: &str, change: impl Into<String>) {
+        self.records.changes.note(Subject::new(kind, name), change);
     }
 
     /// Keeps what administrators ask for up to date, in the background, until the runtime ends.

@@ -4,8 +4,8 @@ use hotset_api::{ApiError, Pool, PoolList, Volume, VolumeList};
 
 use super::super::http::Client;
 use super::super::print::{print, write_out};
-use super::current;
 use crate::args::Output;
+use crate::spelled;
 use crate::words;
 
 pub(crate) fn run(client: &Client, output: Output) -> Result<(), ApiError> {
@@ -30,12 +30,12 @@ fn site(pools: &[Pool], volumes: &[Volume]) -> String {
 fn of_pool(pool: &Pool) -> String {
     let mut keys = vec![
         ("type", quoted(&words::engine_pool_kind(pool.kind).to_string())),
-        ("block-size", quoted(&current::size(pool.block_size_bytes))),
+        ("block-size", quoted(&spelled::size(pool.block_size_bytes))),
         ("checksums", quoted(if pool.checksums { "on" } else { "off" })),
         ("ssds", list(pool.ssds.iter().map(|ssd| ssd.path.as_str()))),
         ("spares", list(pool.spares.iter().map(|spare| spare.path.as_str()))),
     ];
-    keys.extend(current::of_pool(pool).into_iter().map(|(key, value)| (key, quoted(&value))));
+    keys.extend(spelled::of_pool(pool).into_iter().map(|(key, value)| (key, quoted(&value))));
     table("pool", &pool.name, &keys)
 }
 
@@ -44,7 +44,7 @@ fn of_volume(volume: &Volume) -> String {
     keys.extend(volume.pool.as_ref().map(|pool| ("pool", quoted(pool))));
     keys.push(("block", volume.logical_block_bytes.to_string()));
     keys.push(("read-only", quoted(if volume.read_only { "on" } else { "off" })));
-    keys.extend(current::of_volume(volume).into_iter().map(|(key, value)| (key, quoted(&value))));
+    keys.extend(spelled::of_volume(volume).into_iter().map(|(key, value)| (key, quoted(&value))));
     table("volume", &volume.name, &keys)
 }
 

@@ -4,7 +4,6 @@
 //! given when something is made. What a file does not name stays as it is.
 
 mod apply;
-mod current;
 mod export;
 mod file;
 mod plan;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use hotset_api::{Pool, PoolCreate, PoolKind, PoolSet, Volume, VolumeCreate, VolumeSet};
 
-use super::current;
 use super::file::Mistake;
 use super::wanted::{PoolWanted, VolumeWanted, WantedSite};
 use crate::settings::{PoolSetting, VolumeSetting, pool_set, volume_set};
+use crate::spelled;
 use crate::words;
 
 /// One request to the daemon.
@@ -203,7 +203,7 @@ impl Planner<'_> {
             );
             self.wrong.push(Mistake::new(wanted.line_of(key), message));
         }
-        let before = current::of_pool(current);
+        let before = spelled::of_pool(current);
         let changes = changes::<PoolSetting>(&wanted.settings, &before);
         if !changes.is_empty() {
             let set = pool_set(&parsed::<PoolSetting>(&wanted.settings));
@@ -310,7 +310,7 @@ impl Planner<'_> {
                     .push((StepOrder::Volumes, SiteStep::EnableCache { volume: name.clone(), pool: pool.clone() }));
             }
         }
-        let mut before = current::of_volume(current);
+        let mut before = spelled::of_volume(current);
         // What its pool makes of no effect is compared all the same, where the file has it.
         if !before.iter().any(|(key, _)| *key == "mode") {
             before.push(("mode", words::engine_write_mode(current.write_mode).to_string()));

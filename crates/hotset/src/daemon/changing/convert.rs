@@ -16,7 +16,7 @@ use hotset_cache::{PoolSpec, PoolStatus};
 
 use super::create::{Creation, check_memory, without};
 use super::flush::{DrainedFor, Draining, FlushScope, Flushes, Outcome, Subject, dirty_bytes};
-use super::operations::{AskedBy, Operations};
+use super::operations::Operations;
 use super::rewrite::{Rewriting, conversion_of};
 use crate::daemon::blocking::blocking;
 use crate::daemon::conversion::{Phase, Target};
@@ -25,6 +25,7 @@ use crate::daemon::opening::converting::{Converting, refused};
 use crate::daemon::opening::disks::{self, SsdOnDisk};
 use crate::daemon::opening::offline::RETRY_INTERVAL;
 use crate::daemon::opening::records::Records;
+use crate::daemon::who::Who;
 use crate::plane::Snapshot;
 use crate::words;
 
@@ -72,11 +73,11 @@ impl Conversions {
         self.check_target(now, target, request.allow_same_disk, &snapshot).await?;
         let conversion = conversion_of(now, target, Vec::new()).await?;
         self.converting.write_conversion(conversion)?;
-        Ok(self.drain_to_convert(&now.name, &snapshot, AskedBy::Administrator))
+        Ok(self.drain_to_convert(&now.name, &snapshot, Who::asks()))
     }
 
     /// The caller holds the change lock, and found no flush of the pool; answers the id of the operation.
-    fn drain_to_convert(self: &Arc<Self>, name: &PoolName, snapshot: &Snapshot, asked_by: AskedBy) -> u64 {
+    fn drain_to_convert(self: &Arc<Self>, name: &PoolName, snapshot: &Snapshot, asked_by: Who) -> u64 {
         let subject = Subject::Pool(name.clone());
         let volumes = snapshot.volumes.iter().filter(|volume| volume.pool.as_ref() == Some(name));
         let scope = FlushScope {
@@ -201,7 +202,7 @@ impl Conversions {
             return self.undo(name).await;
         }
         tracing::info!(pool = %name, "its conversion goes on");
-        self.drain_to_convert(name, &snapshot, AskedBy::Daemon);
+        self.drain_to_convert(name, &snapshot, Who::Daemon);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use hotset_api::{ApiError, ApiErrorKind, OperationKind, PoolCreate, PoolPlan, Su
 use hotset_cache::config::{BlockBytes, PoolKind, PoolName, PoolSettings, limits};
 use hotset_cache::{PoolSpec, PoolStatus};
 
-use super::operations::{AskedBy, Begin, Begun, Cancel, Operations};
+use super::operations::{Begin, Begun, Cancel, Operations};
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::pool_name;
 use crate::daemon::opening::converting::Converting;
@@ -15,6 +15,7 @@ use crate::daemon::opening::devices::Devices;
 use crate::daemon::opening::disks::{self, SsdOnDisk};
 use crate::daemon::opening::probe::Candidate;
 use crate::daemon::opening::records::Records;
+use crate::daemon::who::Who;
 use crate::plane::{self, Snapshot};
 use crate::size::human;
 use crate::{image, words};
@@ -150,7 +151,7 @@ impl Creation {
             return Ok(());
         }
         let subject = Subject::new(SubjectKind::Pool, name.as_str());
-        let (kind, asked_by, cancel) = (OperationKind::WriteImages, AskedBy::Administrator, Cancel::Never);
+        let (kind, asked_by, cancel) = (OperationKind::WriteImages, Who::asks(), Cancel::Never);
         let Begun { id, .. } = self.operations.begin(Begin { kind, subject, asked_by, total_bytes, cancel });
         let mut outcome = Ok(());
         for candidate in sparse {

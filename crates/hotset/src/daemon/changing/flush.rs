@@ -13,9 +13,10 @@ use hotset_cache::config::{PoolName, VolumeName};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::operations::{AskedBy, Begin, Begun, Cancel, Cancelled, Operations, WaitsFor, eta_seconds};
+use super::operations::{Begin, Begun, Cancel, Cancelled, Operations, WaitsFor, eta_seconds};
 use crate::daemon::naming::{pool_name, volume_name};
 use crate::daemon::opening::records::Records;
+use crate::daemon::who::Who;
 use crate::plane::Snapshot;
 
 /// Whose cache is taken away.
@@ -229,7 +230,7 @@ impl Draining {
         subject: &Subject,
         purpose: FlushPurpose,
         scope: FlushScope,
-        asked_by: AskedBy,
+        asked_by: Who,
         drained_for: Arc<impl DrainedFor>,
     ) -> RunningFlush {
         let (told, outcome) = watch::channel(None);
@@ -386,7 +387,7 @@ mod tests {
         let Begun { id, cancelled } = Operations::default().begin(Begin {
             kind: purpose.into(),
             subject: subject.for_api(),
-            asked_by: AskedBy::Administrator,
+            asked_by: Who::asks(),
             total_bytes: 1,
             cancel: Cancel::Anytime,
         });

@@ -11,7 +11,7 @@ use hotset_cache::{PoolSpec, PoolStatus, Removed};
 use tokio::sync::oneshot;
 
 use super::create::{Creation, check_distinct, check_memory, check_sizes, check_unsigned, sizes_with_spares, without};
-use super::operations::{AskedBy, Begin, Begun, Cancel, Operations, WaitsFor, carry_on};
+use super::operations::{Begin, Begun, Cancel, Operations, WaitsFor, carry_on};
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::{pool_name, uuid};
 use crate::daemon::opening::devices::Devices;
@@ -19,6 +19,7 @@ use crate::daemon::opening::disks::{self, SsdOnDisk};
 use crate::daemon::opening::probe::Candidate;
 use crate::daemon::opening::records::Records;
 use crate::daemon::opening::start::Opening;
+use crate::daemon::who::Who;
 use crate::plane::Snapshot;
 use crate::size::human;
 use crate::words;
@@ -147,7 +148,7 @@ impl Members {
         let known: Vec<(u128, &str)> = now.ssds.iter().map(|ssd| (ssd.uuid, ssd.path.as_str())).collect();
         let uuids = select(name, &known, &remove.ssds)?;
         let subject = Subject::new(SubjectKind::Pool, name);
-        let (kind, asked_by, cancel) = (OperationKind::RemoveSsds, AskedBy::Administrator, Cancel::Anytime);
+        let (kind, asked_by, cancel) = (OperationKind::RemoveSsds, Who::asks(), Cancel::Anytime);
         let Begun { id, cancelled } = self.operations.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel });
         let ((begun, under_way), (told, ended)) = (oneshot::channel(), oneshot::channel());
         let (this, ssds) = (Arc::clone(self), remove.ssds.clone());
@@ -286,7 +287,7 @@ pub(crate) fn tell(snapshot: &Snapshot, operations: &Operations) {
         match (pool.rebuild.filter(|rebuild| rebuild.copies_lost && !rebuild.space_insufficient), running) {
             (Some(rebuild), None) => {
                 let subject = Subject::new(SubjectKind::Pool, name);
-                let (kind, asked_by, cancel) = (OperationKind::Rebuild, AskedBy::Daemon, Cancel::Never);
+                let (kind, asked_by, cancel) = (OperationKind::Rebuild, Who::Daemon, Cancel::Never);
                 operations.begin(Begin { kind, subject, asked_by, total_bytes: rebuild.total_bytes, cancel });
             }
             (Some(rebuild), Some(id)) => operations.progress(id, rebuild.done_bytes, rebuild.total_bytes),

@@ -9,10 +9,12 @@ use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use hotset_api::{ApiError, ApiErrorKind, Operation, OperationKind, OperationState, Subject, Work};
+use hotset_api::{ApiError, ApiErrorKind, Operation, OperationKind, OperationState, Severity, Subject, Work};
 use tokio::sync::watch;
 
+use crate::daemon::changes::{Change, Changes};
 use crate::daemon::clock::unix_ms;
+use crate::daemon::who::Who;
 
 /// Operations that ended and are still shown.
 const ENDED_MAX: usize = 100;
@@ -66,6 +68,13 @@ impl Phase {
         }
     }
 
+    fn waits_for(self) -> Option<&'static str> {
+        match self {
+            Self::Waiting(on) => Some(on.words()),
+            Self::Running | Self::Cancelling | Self::Done | Self::Failed | Self::Cancelled => None,
+        }
+    }
+
     fn state(self) -> OperationState {
         match self {
             Self::Running | Self::Waiting(_) | Self::Cancelling => OperationState::Running,
@@ -84,23 +93,6 @@ impl WaitsFor {
     }
 }
 
-/// Who wants an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AskedBy {
-    Administrator,
-    /// Nobody did: it follows from what happened, or goes on after a start.
-    Daemon,
-}
-
-impl AskedBy {
-    fn words(self) -> &'static str {
-        match self {
-            Self::Administrator => "an administrator asked for it",
-            Self::Daemon => "by itself",
-        }
-    }
-}
-
 /// Whether an operation can be ended before it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cancel {
@@ -113,7 +105,7 @@ pub(crate) enum Cancel {
 pub(crate) struct Begin {
     pub(crate) kind: OperationKind,
     pub(crate) subject: Subject,
-    pub(crate) asked_by: AskedBy,
+    pub(crate) asked_by: Who,
     /// 0: not known yet.
     pub(crate) total_bytes: u64,
     pub(crate) cancel: Cancel,
@@ -143,8 +135,12 @@ impl Cancelled {
     }
 }
 
+/// See the file's summary. Beginnings and ends are events.
 #[derive(Debug, Default)]
-pub(crate) struct Operations(Mutex<Register>);
+pub(crate) struct Operations {
+    register: Mutex<Register>,
+    changes: Changes,
+}
 
 #[derive(Debug, Default)]
 struct Register {
@@ -159,6 +155,7 @@ struct Running {
     operation: Operation,
     phase: Phase,
     began: Instant,
+    asked_by: Who,
     cancel: watch::Sender<bool>,
 }
 
@@ -168,6 +165,7 @@ impl Running {
         let Operation { done_bytes, total_bytes, .. } = self.operation;
         Operation {
             state: self.phase.state(),
+            waits_for: self.phase.waits_for().map(str::to_owned),
             elapsed_seconds: elapsed.as_secs(),
             rate_bytes_per_second: u64::try_from(u128::from(done_bytes) * 1000 / elapsed.as_millis().max(1))
                 .unwrap_or(u64::MAX),
@@ -187,7 +185,12 @@ impl Running {
 impl Operations {
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
     fn register(&self) -> MutexGuard<'_, Register> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.register.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells of them in `changes`.
+    pub(crate) fn telling(changes: Changes) -> Self {
+        Self { register: Mutex::default(), changes }
     }
 
     pub(crate) fn begin(&self, begin: Begin) -> Begun {
@@ -195,7 +198,13 @@ impl Operations {
         let mut register = self.register();
         register.last_id += 1;
         let id = register.last_id;
-        tracing::debug!("operation {id}, {} of {subject}: begins, {}", kind.word(), asked_by.words());
+        self.changes.add(Change {
+            severity: Severity::Info,
+            subject: subject.clone(),
+            change: format!("{} begins", kind.word()),
+            cause: String::new(),
+            by: asked_by.clone(),
+        });
         let operation = Operation {
             id,
             kind,
@@ -210,15 +219,19 @@ impl Operations {
             began_unix_ms: unix_ms(),
             ended_unix_ms: None,
             error: None,
+            asked_by: asked_by.words(),
+            waits_for: None,
         };
         let (cancel, cancelled) = watch::channel(false);
-        register.running.insert(id, Running { operation, phase: Phase::Running, began: Instant::now(), cancel });
+        register
+            .running
+            .insert(id, Running { operation, phase: Phase::Running, began: Instant::now(), asked_by, cancel });
         Begun { id, cancelled: Cancelled(cancelled) }
     }
 
     /// One that took no time at all; answers its id.
     pub(super) fn done_at_once(&self, kind: OperationKind, subject: Subject) -> u64 {
-        let asked_by = AskedBy::Administrator;
+        let asked_by = Who::asks();
         let Begun { id, .. } = self.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel: Cancel::Never });
         self.end(id, None);
         id
@@ -291,8 +304,11 @@ impl Operations {
         let done_bytes = if running.phase == Phase::Done { now.total_bytes } else { now.done_bytes };
         let ended =
             Operation { done_bytes, eta_seconds: None, ended_unix_ms: Some(unix_ms()), error: error.cloned(), ..now };
+        let change = ended_as(&ended, running.asked_by);
         register.ended.push_front(ended);
         register.ended.truncate(ENDED_MAX);
+        drop(register);
+        self.changes.add(change);
     }
 
     pub(crate) fn list(&self) -> Vec<Operation> {
@@ -320,6 +336,21 @@ impl Operations {
         });
         works.collect()
     }
+}
+
+/// The event that an operation has ended.
+fn ended_as(ended: &Operation, by: Who) -> Change {
+    let how = match &ended.error {
+        None => "done",
+        Some(error) if error.kind == ApiErrorKind::Cancelled => "cancelled",
+        Some(_) => "failed",
+    };
+    let severity = match ended.state {
+        OperationState::Failed => Severity::Error,
+        OperationState::Running | OperationState::Done | OperationState::Cancelled => Severity::Info,
+    };
+    let cause = ended.error.as_ref().map_or_else(String::new, ToString::to_string);
+    Change { severity, subject: ended.subject.clone(), change: format!("{} {how}", ended.kind.word()), cause, by }
 }
 
 /// Carries `work` on to its end. When it is cancelled, `cancel` sees to it that this comes soon.
@@ -357,7 +388,7 @@ mod tests {
 
     fn begin_as(operations: &Operations, cancel: Cancel) -> Begun {
         let subject = Subject::new(SubjectKind::Pool, "p");
-        let (kind, asked_by) = (OperationKind::DeletePool, AskedBy::Administrator);
+        let (kind, asked_by) = (OperationKind::DeletePool, Who::Daemon);
         operations.begin(Begin { kind, subject, asked_by, total_bytes: 100, cancel })
     }
 

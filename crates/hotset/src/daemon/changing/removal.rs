@@ -11,7 +11,7 @@ use hotset_cache::{DirtyData, PoolStatus, VolumeStatus};
 use super::flush::{
     DrainedFor, Draining, FlushScope, Flushes, Outcome, RunningFlush, Subject, dirty_bytes, or_by_force,
 };
-use super::operations::{AskedBy, Operations};
+use super::operations::Operations;
 use super::volumes::Volumes;
 use crate::daemon::clients;
 use crate::daemon::naming::{no_such_pool, no_such_volume, pool_name};
@@ -22,6 +22,7 @@ use crate::daemon::opening::recognise::Backings;
 use crate::daemon::opening::records::Records;
 use crate::daemon::opening::serve::Serving;
 use crate::daemon::state::RecordedKind;
+use crate::daemon::who::Who;
 use crate::plane::Snapshot;
 use crate::size::{grouped, human};
 
@@ -116,13 +117,9 @@ impl Removals {
         let _one_at_a_time = self.records.change.lock().await;
         Ok(match self.plan_removal(subject, purpose, removal).await? {
             RemovalPlan::Remove(dirty) => Begun::Done(self.take_away(subject, purpose, dirty).await?),
-            RemovalPlan::Flush(scope) => Begun::Flushing(self.draining.begin_flush(
-                subject,
-                purpose,
-                scope,
-                AskedBy::Administrator,
-                Arc::clone(self),
-            )),
+            RemovalPlan::Flush(scope) => {
+                Begun::Flushing(self.draining.begin_flush(subject, purpose, scope, Who::asks(), Arc::clone(self)))
+            }
             RemovalPlan::Join(flush) => Begun::Flushing(flush),
         })
     }

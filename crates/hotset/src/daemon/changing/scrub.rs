@@ -6,9 +6,10 @@ use hotset_api::{ApiError, ApiErrorKind, OperationKind, Subject, SubjectKind};
 use hotset_cache::config::PoolName;
 use hotset_cache::{Error, ScrubState};
 
-use super::operations::{AskedBy, Begin, Begun, Cancel, Operations, carry_on};
+use super::operations::{Begin, Begun, Cancel, Operations, carry_on};
 use crate::daemon::naming::{no_such_pool, pool_name};
 use crate::daemon::opening::records::Records;
+use crate::daemon::who::Who;
 use crate::plane::Snapshot;
 
 /// Scrubs pools.
@@ -32,7 +33,7 @@ impl Scrubs {
                 .with_hint("`hotset operations` shows how far it is and `hotset operations cancel ID` ends it"));
         }
         let subject = Subject::new(SubjectKind::Pool, name.as_str());
-        let (kind, asked_by, cancel) = (OperationKind::Scrub, AskedBy::Administrator, Cancel::Anytime);
+        let (kind, asked_by, cancel) = (OperationKind::Scrub, Who::asks(), Cancel::Anytime);
         let Begun { id, cancelled } = self.operations.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel });
         let (begun, under_way) = tokio::sync::oneshot::channel();
         let this = Arc::clone(self);

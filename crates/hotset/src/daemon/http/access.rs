@@ -15,6 +15,7 @@ use super::exchange::Failure;
 use crate::daemon::counters::Counters;
 use crate::daemon::room::Visit;
 use crate::daemon::tokens::{Identity, Tokens};
+use crate::daemon::who::Who;
 
 /// The web console loads nothing from elsewhere, runs no script that is not a file of ours, and is shown in no frame.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -39,9 +40,14 @@ pub(crate) struct Gate {
     pub(crate) names: Arc<Vec<String>>,
 }
 
-/// Where a request came from, for people.
+/// Where a request came from.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer(pub(crate) Arc<str>);
+pub(crate) struct Peer {
+    /// For people.
+    pub(crate) words: Arc<str>,
+    /// Of a process on this machine, where that can be told.
+    pub(crate) user: Option<u32>,
+}
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +57,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// For what is told of what they change.
+    fn identity(&self, request: &Request) -> Who {
+        // Browsers say of which kind a page's request is; nobody else does.
+        let console = !text(request.headers(), "sec-fetch-site").is_empty();
+        let user = request.extensions().get::<Peer>().and_then(|peer| peer.user);
+        match (&self.token, user) {
+            (Some(token), _) => Who::Token { name: token.name().to_owned(), console },
+            (None, Some(number)) => Who::User { number, console },
+            (None, None) => Who::ThisMachine { console },
+        }
+    }
+
     pub(super) fn must_be_admin(&self, what: &str) -> Result<(), ApiError> {
         match self.role {
             Role::Admin => Ok(()),
@@ -70,12 +88,13 @@ pub(super) async fn admit(State(gate): State<Gate>, mut request: Request, next: 
     }
     let mut response = match gate.check(&request) {
         Ok(client) => {
+            let who = client.as_ref().map_or(Who::Daemon, |client| client.identity(&request));
             request.extensions_mut().insert(client);
-            next.run(request).await
+            who.have(next.run(request)).await
         }
         Err(error) => {
             if error.kind == ApiErrorKind::Unauthenticated {
-                let peer = request.extensions().get::<Peer>().map_or("somebody", |peer| &peer.0);
+                let peer = request.extensions().get::<Peer>().map_or("somebody", |peer| &peer.words);
                 gate.counters.login_refused(peer, &error.message);
             }
             Failure(error).into_response()

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use hotset_api::{ApiError, ApiErrorKind};
 use hyper::body::Body as _;
 
+use crate::daemon::who::Who;
 use crate::running_time;
 
 /// How long a client has to send a body.
@@ -134,7 +135,7 @@ fn invalid(message: String) -> Failure {
 pub(super) async fn lasting<T: Send + 'static>(
     change: impl Future<Output = Result<T, ApiError>> + Send + 'static,
 ) -> Answer<T> {
-    match tokio::spawn(change).await {
+    match tokio::spawn(Who::asks().have(change)).await {
         Ok(outcome) => Ok(Json(outcome?)),
         Err(error) => Err(Failure(ApiError::new(ApiErrorKind::Internal, format!("the change was cut off: {error}")))),
     }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use hotset_api as api;
-use hotset_api::ApiError;
+use hotset_api::{ApiError, SubjectKind};
 
 use super::control::Manages;
 use super::exchange::{Answer, Body, lasting};
@@ -18,6 +18,9 @@ pub(super) async fn add_ssds(
 ) -> Answer<api::PoolChange> {
     lasting(async move {
         let changed = rooms.members.add_ssds(&name, &add, SsdRole::Pool).await?;
+        if changed {
+            rooms.note(SubjectKind::Pool, &name, format!("SSDs added: {}", add.ssds.join(", ")));
+        }
         rooms.reporting.pool_change(&name, changed).await
     })
     .await
@@ -54,6 +57,9 @@ pub(super) async fn add_spares(
 ) -> Answer<api::PoolChange> {
     lasting(async move {
         let changed = rooms.members.add_ssds(&name, &add, SsdRole::Spare).await?;
+        if changed {
+            rooms.note(SubjectKind::Pool, &name, format!("spares added: {}", add.ssds.join(", ")));
+        }
         rooms.reporting.pool_change(&name, changed).await
     })
     .await
@@ -69,6 +75,9 @@ pub(super) async fn remove_spares(
 ) -> Answer<api::PoolChange> {
     lasting(async move {
         let changed = rooms.members.remove_spares(&name, &remove).await?;
+        if changed {
+            rooms.note(SubjectKind::Pool, &name, format!("spares removed: {}", remove.ssds.join(", ")));
+        }
         rooms.reporting.pool_change(&name, changed).await
     })
     .await

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use hotset_api as api;
-use hotset_api::ApiError;
+use hotset_api::{ApiError, Subject};
 
 use super::control::Manages;
 use super::exchange::{Answer, Body, Failure, Name, lasting};
@@ -34,5 +34,13 @@ pub(super) async fn show_operation(State(rooms): Manages, Name(id): Name<u64>) -
 #[utoipa::path(delete, path = "/api/v1/operations/{id}", params(("id" = u64, Path)),
     responses((status = 200, body = api::OperationCancelled), (status = "default", body = ApiError)))]
 pub(super) async fn cancel_operation(State(rooms): Manages, Name(id): Name<u64>) -> Answer<api::OperationCancelled> {
-    lasting(async move { rooms.operating.cancel_operation(id).await }).await
+    lasting(async move {
+        let cancelled = rooms.operating.cancel_operation(id).await?;
+        if cancelled.changed {
+            let Subject { kind, name } = &cancelled.operation.subject;
+            rooms.note(*kind, name, format!("{} is to be cancelled", cancelled.operation.kind.word()));
+        }
+        Ok(cancelled)
+    })
+    .await
 }

@@ -4,11 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use hotset_api as api;
-use hotset_api::ApiError;
+use hotset_api::{ApiError, SubjectKind};
 
 use super::control::Manages;
 use super::exchange::{Answer, Body, Failure, Name, OptionalBody, lasting};
 use crate::daemon::changing::flush::Subject;
+use crate::size::grouped;
+use crate::spelled;
 
 #[utoipa::path(get, path = "/api/v1/pools", responses((status = 200, body = api::PoolList), (status = "default", body = ApiError)))]
 pub(super) async fn list_pools(State(rooms): Manages) -> Answer<api::PoolList> {
@@ -21,6 +23,7 @@ pub(super) async fn create_pool(State(rooms): Manages, Body(request): Body<api::
     // A change is carried through even if its client hangs up.
     lasting(async move {
         rooms.creation.create_pool(&request).await?;
+        rooms.note(SubjectKind::Pool, &request.name, "new");
         rooms.reporting.pool(&request.name).await
     })
     .await
@@ -40,6 +43,9 @@ pub(super) async fn import_pool(
 ) -> Answer<api::PoolChange> {
     lasting(async move {
         let (changed, name) = rooms.pools.import_pool(&request).await?;
+        if changed {
+            rooms.note(SubjectKind::Pool, name.as_str(), "imported");
+        }
         rooms.reporting.pool_change(name.as_str(), changed).await
     })
     .await
@@ -50,6 +56,9 @@ pub(super) async fn import_pool(
 pub(super) async fn open_pool(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::PoolChange> {
     lasting(async move {
         let changed = rooms.opening.open_offline_pool(&name).await?;
+        if changed {
+            rooms.note(SubjectKind::Pool, &name, "opened");
+        }
         rooms.reporting.pool_change(&name, changed).await
     })
     .await
@@ -69,8 +78,14 @@ pub(super) async fn set_pool(
     Body(set): Body<api::PoolSet>,
 ) -> Answer<api::PoolSettingsChange> {
     lasting(async move {
+        let before = spelled::of_pool(&rooms.reporting.pool(&name).await?);
         let (changed, warnings) = rooms.pools.set_pool(&name, set).await?;
-        Ok(api::PoolSettingsChange { changed, pool: rooms.reporting.pool(&name).await?, warnings })
+        let pool = rooms.reporting.pool(&name).await?;
+        if changed {
+            let settings = spelled::changes(&before, &spelled::of_pool(&pool));
+            rooms.note(SubjectKind::Pool, &name, format!("settings changed: {settings}"));
+        }
+        Ok(api::PoolSettingsChange { changed, pool, warnings })
     })
     .await
 }
@@ -82,7 +97,12 @@ pub(super) async fn delete_pool(
     Name(name): Name<String>,
     OptionalBody(removal): OptionalBody<api::Removal>,
 ) -> Answer<api::Deleted> {
-    lasting(async move { rooms.removals.delete_pool(&name, removal).await }).await
+    lasting(async move {
+        let deleted = rooms.removals.delete_pool(&name, removal).await?;
+        rooms.note(SubjectKind::Pool, &name, "removed");
+        Ok(deleted)
+    })
+    .await
 }
 
 #[utoipa::path(get, path = "/api/v1/pools/{name}/flush", params(("name" = String, Path)),
@@ -131,5 +151,10 @@ pub(super) async fn losses(State(rooms): Manages, Name(name): Name<String>) -> A
 #[utoipa::path(post, path = "/api/v1/pools/{name}/losses/accept", params(("name" = String, Path)),
     responses((status = 200, body = api::LossAccepted), (status = "default", body = ApiError)))]
 pub(super) async fn accept_loss(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::LossAccepted> {
-    lasting(async move { rooms.losses.accept_loss(&name).await }).await
+    lasting(async move {
+        let accepted = rooms.losses.accept_loss(&name).await?;
+        rooms.note(SubjectKind::Pool, &name, format!("loss of {} bytes accepted", grouped(accepted.accepted_bytes)));
+        Ok(accepted)
+    })
+    .await
 }

@@ -3,12 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use hotset_api as api;
-use hotset_api::ApiError;
+use hotset_api::{ApiError, SubjectKind};
 use hotset_cache::Cleared;
 
 use super::control::Manages;
 use super::exchange::{Answer, Body, Name, OptionalBody, lasting};
 use crate::daemon::changing::flush::Subject;
+use crate::spelled;
 
 #[utoipa::path(get, path = "/api/v1/volumes", responses((status = 200, body = api::VolumeList), (status = "default", body = ApiError)))]
 pub(super) async fn list_volumes(State(rooms): Manages) -> Answer<api::VolumeList> {
@@ -23,6 +24,7 @@ pub(super) async fn create_volume(
 ) -> Answer<api::Volume> {
     lasting(async move {
         rooms.volumes.create_volume(&request).await?;
+        rooms.note(SubjectKind::Volume, &request.name, "new");
         rooms.reporting.volume(&request.name).await
     })
     .await
@@ -42,8 +44,14 @@ pub(super) async fn set_volume(
     Body(set): Body<api::VolumeSet>,
 ) -> Answer<api::VolumeChange> {
     lasting(async move {
+        let before = spelled::of_volume(&rooms.reporting.volume(&name).await?);
         let changed = rooms.volumes.set_volume(&name, set).await?;
-        rooms.reporting.volume_change(&name, changed).await
+        let change = rooms.reporting.volume_change(&name, changed).await?;
+        if changed {
+            let settings = spelled::changes(&before, &spelled::of_volume(&change.volume));
+            rooms.note(SubjectKind::Volume, &name, format!("settings changed: {settings}"));
+        }
+        Ok(change)
     })
     .await
 }
@@ -55,7 +63,12 @@ pub(super) async fn delete_volume(
     Name(name): Name<String>,
     OptionalBody(removal): OptionalBody<api::Removal>,
 ) -> Answer<api::Deleted> {
-    lasting(async move { rooms.removals.delete_volume(&name, removal).await }).await
+    lasting(async move {
+        let deleted = rooms.removals.delete_volume(&name, removal).await?;
+        rooms.note(SubjectKind::Volume, &name, "removed");
+        Ok(deleted)
+    })
+    .await
 }
 
 #[utoipa::path(get, path = "/api/v1/volumes/{name}/flush", params(("name" = String, Path)),
@@ -82,6 +95,9 @@ pub(super) async fn rename_volume(
 ) -> Answer<api::VolumeChange> {
     lasting(async move {
         let changed = rooms.volumes.rename_volume(&name, &request.name).await?;
+        if changed {
+            rooms.note(SubjectKind::Volume, &request.name, format!("renamed, it was {name}"));
+        }
         rooms.reporting.volume_change(&request.name, changed).await
     })
     .await
@@ -107,6 +123,9 @@ pub(super) async fn clear_volume(State(rooms): Manages, Name(name): Name<String>
             Cleared::NotNeeded => (false, false),
             Cleared::Opened { doubtful } => (true, doubtful),
         };
+        if changed {
+            rooms.note(SubjectKind::Volume, &name, "backing device opened again");
+        }
         Ok(api::VolumeClear { changed, doubtful, volume: rooms.reporting.volume(&name).await? })
     })
     .await
@@ -130,6 +149,9 @@ pub(super) async fn accept_backing(
 ) -> Answer<api::VolumeChange> {
     lasting(async move {
         let changed = rooms.acceptance.accept_backing(&name, accept).await?;
+        if changed {
+            rooms.note(SubjectKind::Volume, &name, "backing device accepted");
+        }
         rooms.reporting.volume_change(&name, changed).await
     })
     .await
@@ -144,6 +166,9 @@ pub(super) async fn enable_cache(
 ) -> Answer<api::VolumeChange> {
     lasting(async move {
         let changed = rooms.volumes.enable_cache(&name, &request.pool).await?;
+        if changed {
+            rooms.note(SubjectKind::Volume, &name, format!("cache enabled in pool {}", request.pool));
+        }
         rooms.reporting.volume_change(&name, changed).await
     })
     .await
@@ -158,6 +183,9 @@ pub(super) async fn disable_cache(
 ) -> Answer<api::VolumeChange> {
     lasting(async move {
         let changed = rooms.removals.disable_cache(&name, removal).await?;
+        if changed {
+            rooms.note(SubjectKind::Volume, &name, "cache disabled");
+        }
         rooms.reporting.volume_change(&name, changed).await
     })
     .await
@@ -174,6 +202,7 @@ pub(super) async fn connect(State(rooms): Manages, Name(name): Name<String>) -> 
     responses((status = 200, body = api::Recording), (status = "default", body = ApiError)))]
 pub(super) async fn begin_recording(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::Recording> {
     rooms.recordings.begin(&name).await?;
+    rooms.note(SubjectKind::Volume, &name, "its requests are recorded");
     Ok(Json(api::Recording { recording: true }))
 }
 

@@ -3,13 +3,14 @@
 use axum::extract::State;
 use axum::{Extension, Json};
 use hotset_api as api;
-use hotset_api::ApiError;
+use hotset_api::{ApiError, SubjectKind};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::access::Client;
 use super::control::{Control, Manages};
 use super::exchange::{Answer, Asked, Body, Name, lasting};
+use crate::size::human;
 
 #[utoipa::path(get, path = "/api/v1/status",
     responses((status = 200, body = api::Status), (status = "default", body = ApiError)))]
@@ -31,7 +32,12 @@ pub(super) async fn set_memory_cache(
 ) -> Answer<api::MemoryCacheChange> {
     lasting(async move {
         let changed = rooms.memory.set(set).await?;
-        Ok(api::MemoryCacheChange { changed, memory_cache: rooms.reporting.memory_cache().await? })
+        let memory_cache = rooms.reporting.memory_cache().await?;
+        if changed {
+            let change = format!("memory cache set to {}", human(memory_cache.size_bytes));
+            rooms.note(SubjectKind::Daemon, "", change);
+        }
+        Ok(api::MemoryCacheChange { changed, memory_cache })
     })
     .await
 }
@@ -92,11 +98,22 @@ pub(super) async fn create_token(
     State(control): State<Control>,
     Body(request): Body<api::TokenCreate>,
 ) -> Answer<api::TokenCreated> {
-    lasting(async move { control.tokens.create(&control.rooms.records.state, &request) }).await
+    lasting(async move {
+        let created = control.tokens.create(&control.rooms.records.state, &request)?;
+        let change = format!("token {} created, of the role {}", created.name, created.role.word());
+        control.rooms.note(SubjectKind::Daemon, "", change);
+        Ok(created)
+    })
+    .await
 }
 
 #[utoipa::path(delete, path = "/api/v1/tokens/{name}", params(("name" = String, Path)),
     responses((status = 200, body = api::Deleted), (status = "default", body = ApiError)))]
 pub(super) async fn delete_token(State(control): State<Control>, Name(name): Name<String>) -> Answer<api::Deleted> {
-    lasting(async move { control.tokens.delete(&control.rooms.records.state, &name) }).await
+    lasting(async move {
+        let deleted = control.tokens.delete(&control.rooms.records.state, &name)?;
+        control.rooms.note(SubjectKind::Daemon, "", format!("token {name} deleted"));
+        Ok(deleted)
+    })
+    .await
 }

@@ -12,6 +12,7 @@ use super::departed_ssds::follow;
 use super::locals::Locals;
 use super::offline::RETRY_INTERVAL;
 use super::offline::{Offline, OfflinePool, OfflineVolume, Taken, Waiting};
+use crate::daemon::changes::Changes;
 use crate::daemon::config::Config;
 use crate::daemon::failures::Failures;
 use crate::daemon::naming::{no_such_pool, no_such_volume, spec_of, uuid, volume_name};
@@ -29,6 +30,8 @@ pub(crate) struct Records {
     pub(crate) register: Register,
     /// Held for the whole of a change, so that its checks stay true until it is done.
     pub(crate) change: tokio::sync::Mutex<()>,
+    /// What was changed, for the events.
+    pub(crate) changes: Changes,
     /// Volumes that are block devices of this machine.
     pub(crate) locals: Locals,
     offline: Mutex<Offline>,
@@ -42,7 +45,18 @@ impl Records {
         let failures = Failures::load(&state, register.clone());
         let (change, offline, stopping) = Default::default();
         let locals = Locals::of(state.locals());
-        Self { plane, state, config, failures, register, change, locals, offline, stopping }
+        Self {
+            plane,
+            state,
+            config,
+            failures,
+            register,
+            change,
+            changes: Changes::default(),
+            locals,
+            offline,
+            stopping,
+        }
     }
 
     /// What a read-write pool holds of them may be newer than their backing devices.

@@ -41,6 +41,8 @@ pub(crate) struct Happened {
     pub(crate) path: String,
     pub(crate) change: String,
     pub(crate) cause: String,
+    /// Who asked for it; empty: nobody did.
+    pub(crate) by: String,
     /// Conditions of the subject whose reasons the cause has.
     pub(crate) tells: BTreeSet<ConditionKind>,
 }
@@ -55,6 +57,7 @@ impl Happened {
             path: String::new(),
             change: change.to_owned(),
             cause: cause.to_owned(),
+            by: String::new(),
             tells: BTreeSet::new(),
         }
     }
@@ -114,9 +117,9 @@ impl EventLog {
     pub(crate) fn append(&self, happened: Vec<Happened>) -> Vec<Event> {
         let mut kept = self.shared.kept();
         let mut appended = Vec::new();
-        for Happened { severity, subject, pool, path, change, cause, tells: _ } in happened {
+        for Happened { severity, subject, pool, path, change, cause, by, tells: _ } in happened {
             let id = kept.newest_id() + 1;
-            let event = Event { id, at_unix_ms: unix_ms(), severity, subject, pool, path, change, cause };
+            let event = Event { id, at_unix_ms: unix_ms(), severity, subject, pool, path, change, cause, by };
             kept.events.push_back(event.clone());
             if kept.events.len() > self.shared.max {
                 kept.events.pop_front();
@@ -322,6 +325,7 @@ mod tests {
             path: String::new(),
             change: change.to_owned(),
             cause: String::new(),
+            by: String::new(),
             tells: BTreeSet::new(),
         }
     }

@@ -83,6 +83,7 @@ async fn run(program: &str, arguments: &[String], event: &Event) -> Result<(), S
         .env("HOTSET_EVENT_SUBJECT", event.subject.to_string())
         .env("HOTSET_EVENT_CHANGE", &event.change)
         .env("HOTSET_EVENT_CAUSE", &event.cause)
+        .env("HOTSET_EVENT_BY", &event.by)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -122,6 +123,7 @@ mod tests {
             path: String::new(),
             change: change.to_owned(),
             cause: String::new(),
+            by: "user root".to_owned(),
         };
         let arguments = [out.display().to_string()];
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

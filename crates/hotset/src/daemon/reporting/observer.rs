@@ -13,6 +13,7 @@ use super::events::{EventLog, Happened};
 use super::hook::Hook;
 use super::seen::{ssd_health, volume_health};
 use super::status::Reporting;
+use crate::daemon::changes::{Change, Changes};
 use crate::daemon::changing::volumes::Volumes;
 use crate::daemon::clock::unix_ms;
 use crate::daemon::history;
@@ -56,6 +57,7 @@ pub(crate) struct Observer {
     pub(crate) hook: Option<Hook>,
     pub(crate) history: history::Handle,
     pub(crate) register: Register,
+    pub(crate) changes: Changes,
 }
 
 impl Observer {
@@ -65,6 +67,7 @@ impl Observer {
         let mut raised_before = Raised::new();
         let mut renamed = Vec::new();
         let mut errors = ErrorsOfHosts::default();
+        let mut asked = Vec::new();
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -91,11 +94,56 @@ impl Observer {
                     self.history.note_cache_enabled(&volume.name);
                 }
             }
+            asked.extend(self.changes.take().into_iter().map(|change| Asked { change, looks: 0 }));
+            let unseen = attribute(&mut asked, &mut happened, &now);
+            happened.extend(unseen);
             before = Some(now);
             latest.send_replace(Some(Arc::new(status)));
             record(&self.log, self.hook.as_ref(), happened);
         }
     }
+}
+
+/// A change that somebody asked for, and that may be seen, too.
+struct Asked {
+    change: Change,
+    /// How often it was not seen.
+    looks: u32,
+}
+
+/// Looks until what was asked for is told by itself: it may be seen one later than it was done.
+const LOOKS_MAX: u32 = 2;
+
+/// Says of what was seen who asked for it; answers what was asked for and is not seen.
+fn attribute(asked: &mut Vec<Asked>, seen: &mut [Happened], now: &Conditions) -> Vec<Happened> {
+    let mut unseen = Vec::new();
+    asked.retain_mut(|one| {
+        let is_it = |event: &&mut Happened| {
+            event.subject == one.change.subject && event.by.is_empty() && event.change.contains(&one.change.change)
+        };
+        if let Some(event) = seen.iter_mut().find(is_it) {
+            event.by = one.change.by.words();
+            return false;
+        }
+        one.looks += 1;
+        let may_be_seen = SEEN.iter().any(|seen| one.change.change.starts_with(seen));
+        let is_over = !may_be_seen || one.looks > LOOKS_MAX;
+        if is_over {
+            unseen.push(of_change(one.change.clone(), now));
+        }
+        !is_over
+    });
+    unseen
+}
+
+/// How changes begin that are seen, too.
+const SEEN: [&str; 5] = ["new", "removed", "renamed", "cache enabled", "cache disabled"];
+
+/// What was asked for, or done by the daemon.
+fn of_change(change: Change, now: &Conditions) -> Happened {
+    let Change { severity, subject, change, cause, by } = change;
+    let pool = now.get(&subject).and_then(|condition| condition.pool.clone());
+    Happened { severity, pool, path: String::new(), change, cause, by: by.words(), tells: BTreeSet::new(), subject }
 }
 
 /// Gives what was seen of renamed volumes their new names, so that nothing seems to come or go. A renaming that came after
@@ -151,9 +199,10 @@ pub(crate) fn record(log: &EventLog, hook: Option<&Hook>, happened: Vec<Happened
 }
 
 fn said(event: &Happened) -> String {
+    let by = if event.by.is_empty() { String::new() } else { format!(", by {}", event.by) };
     match event.cause.as_str() {
-        "" => event.change.clone(),
-        cause => format!("{} ({cause})", event.change),
+        "" => format!("{}{by}", event.change),
+        cause => format!("{}{by} ({cause})", event.change),
     }
 }
 
@@ -252,6 +301,7 @@ fn changes_of_raised(before: &Raised, now: &Raised, happened: &[Happened]) -> Ve
         path: String::new(),
         change,
         cause,
+        by: String::new(),
         tells: BTreeSet::from([one.kind]),
     };
     let is_said = |one: &hotset_api::Condition| {
@@ -367,6 +417,7 @@ fn happened(subject: &Subject, condition: &Condition, change: String) -> Happene
         path: condition.path.clone(),
         change,
         cause: condition.reason.clone(),
+        by: String::new(),
         tells: condition.raised.clone(),
     }
 }
