@@ -17,7 +17,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::conversion::Conversion;
-use super::opening::locals::LocalRecord;
 use super::register::HostErrors;
 use super::smart::Ledger;
 use crate::paths::{EVENTS, POOLS, files_of_pools};
@@ -163,6 +162,16 @@ pub(crate) struct LeftRecord {
     /// It failed, and another one is in its place, or none is wanted there.
     #[serde(default)]
     pub(crate) replaced: bool,
+}
+
+/// A volume that is to be a block device, as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LocalRecord {
+    pub(crate) volume: String,
+    /// By which the volume is known again under another name.
+    pub(crate) backing: String,
+    /// What the driver knows the device by: no other one is called so.
+    pub(crate) identifier: String,
 }
 
 /// A pool as it is recorded.
@@ -716,12 +725,13 @@ mod tests {
             fs::write(&path, "{").unwrap();
             let _: (_, BTreeMap<String, String>, _, _) =
                 (state.ssd_ledger(), state.failures(), state.host_errors(), state.backings());
-            assert_eq!(state.memory_cache_bytes(), None);
+            assert_eq!((state.memory_cache_bytes(), state.locals()), (None, Vec::new()));
             state.write_ssd_ledger(&Ledger::default()).unwrap();
             state.write_failures(&BTreeMap::<String, String>::new()).unwrap();
             state.write_host_errors(&[]).unwrap();
             state.write_backings(&[]).unwrap();
             state.write_memory_cache_bytes(None).unwrap();
+            state.write_locals(&[]).unwrap();
             let aside = directory.path().join(format!("{name}.broken"));
             let told = state.begun_anew().unwrap().join("; ");
             assert!(told.contains(&aside.display().to_string()) && told.contains(what), "{told}");

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_user_has_the_name_that_the_machine_knows() {
-        let users = "root:x:0:0:root:/root:/bin/sh\nbroken\nada:x:1000:1000::/home/ada:/bin/sh\n";
+        let users = "root:x:0:0:root:/root:/bin/sh\nbroken\nada:x:1000:1000::/:/bin/sh\n";
         assert_eq!((name_in(users, 0), name_in(users, 1000), name_in(users, 7)), (Some("root"), Some("ada"), None));
         let unknown = Who::User { number: u32::MAX, console: false };
         assert_eq!(unknown.words(), format!("user {}", u32::MAX));

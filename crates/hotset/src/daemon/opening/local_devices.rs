@@ -22,11 +22,11 @@ use hotset_serve::local::{DriverError, LocalDevice, LocalDriver};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::locals::{Local, LocalRecord};
+use super::locals::Local;
 use super::records::Records;
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::uuid;
-use crate::daemon::state::StateDirectory;
+use crate::daemon::state::{LocalRecord, StateDirectory};
 use crate::plane::Snapshot;
 use crate::udev;
 

@@ -4,17 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotset_serve::local::LocalDevice;
-use serde::{Deserialize, Serialize};
 
-/// A volume that is to be a block device, as it is recorded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LocalRecord {
-    pub(crate) volume: String,
-    /// By which the volume is known again under another name.
-    pub(crate) backing: String,
-    /// What the driver knows the device by: no other one is called so.
-    pub(crate) identifier: String,
-}
+use crate::daemon::state::LocalRecord;
 
 /// A volume that is to be a block device.
 #[derive(Clone, Debug)]
