@@ -29,123 +29,70 @@ const LOOK: Duration = Duration::from_secs(1);
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn attach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
-        self.check_attach(volume)?;
+        let joining = Joining { pool: self, volume };
+        joining.check()?;
         let held = volume.in_time(volume.hold_all()).await?;
         let backing = volume.capture_durable_identity(volume.size_bytes.get()).await?;
         let attachment = self.attachments.next_attachment();
         let spec = volume.spec.borrow().clone();
         let entry = CataloguedVolume { attachment, spec, backing: backing.clone() };
         self.attachments.record_newcomer(&entry).await?;
-        self.put_volume(self.ids.free_index(), attachment, volume, &backing).await?;
+        joining.put(self.ids.free_index(), attachment, &backing).await?;
         drop(held);
-        Ok(())
-    }
-
-    fn check_attach(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
-        let name = volume.spec.borrow().name.clone();
-        let refuse = |message: String| Err(Error::new(ErrorKind::Refused, message));
-        if self.life.is_stopping() {
-            return refuse(format!("pool {} is being stopped", self.name));
-        }
-        if let Some(attached) = volume.attached() {
-            return refuse(format!("volume {name} is cached by pool {} already", attached.pool.name));
-        }
-        self.attachments.check_newcomer(&name)?;
-        self.shares.check_shares(&name, &volume.spec.borrow().settings)?;
-        self.check_volume_size(volume, volume.size_bytes.get())
-    }
-
-    fn check_volume_size(&self, volume: &VolumeInner<E>, size_bytes: u64) -> Result<(), Error> {
-        let most = u64::from(u32::MAX) * self.blocks.bytes();
-        if size_bytes <= most {
-            return Ok(());
-        }
-        let name = &volume.spec.borrow().name;
-        let message = format!("volume {name} is larger than {most} bytes: use a pool with larger cache blocks");
-        Err(Error::new(ErrorKind::Refused, message))
-    }
-
-    /// From here on the volume's requests see the cache. What it is called is durable before: a start finds its dirty data by
-    /// its name. If that fails, the pool knows it as one that is still to be attached again.
-    async fn put_volume(
-        self: &Rc<Self>,
-        index: VolumeIndex,
-        attachment: u64,
-        volume: &Rc<VolumeInner<E>>,
-        backing: &BackingIdentity,
-    ) -> Result<(), Error> {
-        if self.ids.of(index) != Some(attachment) {
-            self.ids.attach(index, attachment);
-            self.volumes.remove(index);
-        }
-        self.attachments.record_spec(attachment, || volume.spec.borrow().clone()).await?;
-        self.ids.attach(index, attachment);
-        self.volumes.put(index, volume);
-        self.shares.apply_share(index, &volume.spec.borrow().settings);
-        let settled = RefCell::new(settled_pages(backing));
-        let attached =
-            Attached { pool: Rc::clone(self), index, settled_pages: settled, written_out: RefCell::default() };
-        volume.backing.owned_by(self.members.owner());
-        volume.is_cut_off.set(false);
-        // Whatever was in front of it before.
-        volume.memory.forget_all();
-        self.clean.keep_in_memory(index, Rc::clone(&volume.memory));
-        *volume.attached.borrow_mut() = Some(Rc::new(attached));
-        volume.draining.set(false);
-        *volume.fenced.borrow_mut() = None;
         Ok(())
     }
 
     pub(crate) async fn reattach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<Reattached, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let joining = Joining { pool: self, volume };
         let name = volume.spec.borrow().name.clone();
         let known = self.attachments.named(&name)?;
         let again = volume.fenced.borrow().is_some() && !volume.detached_from(self);
         let index = self.ids.index_of(known.attachment).filter(|_| again || volume.attached().is_none());
         let index =
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
-        self.check_volume_size(volume, volume.size_bytes.get())?;
+        joining.check_size(volume.size_bytes.get())?;
         let held = volume.in_time(volume.hold_all()).await?;
         volume.keep_end_of(&known.backing);
         let known = match volume.grown(&known.backing).await? {
-            Some(backing) => self.record_growth(known, backing).await?,
+            Some(backing) => joining.record_growth(known, backing).await?,
             None => known,
         };
         let dirty_bytes = self.log_counts(index).dirty * PAGE;
         if let Some(reason) = self.unknown_loss(known.attachment) {
-            return self.fence_volume(index, &known, volume, FenceCause::UnknownLoss, reason, dirty_bytes).await;
+            return joining.fence(index, &known, FenceCause::UnknownLoss, reason, dirty_bytes).await;
         }
         if let Some(reason) = volume.in_time(volume.difference(&known.backing)).await? {
             if dirty_bytes > 0 {
                 let reason = of_another_device(dirty_bytes, &reason);
-                return self.fence_volume(index, &known, volume, FenceCause::OtherBacking, reason, dirty_bytes).await;
+                return joining.fence(index, &known, FenceCause::OtherBacking, reason, dirty_bytes).await;
             }
-            self.start_anew(&known, index, volume).await?;
+            joining.start_anew(&known, index).await?;
             drop(held);
             add(&volume.stats.cache_drops, 1);
             return Ok(Reattached::Dropped { reason });
         }
         self.attachments.forget_final_mark(&known).await?;
-        self.put_volume(index, known.attachment, volume, &known.backing).await?;
+        joining.put(index, known.attachment, &known.backing).await?;
         drop(held);
         Ok(Reattached::Warm { bytes: self.clean.slots().used_bytes_of(index) })
     }
 
     /// What speaks for and against the backing device of a volume of this pool.
-    pub(crate) async fn backing_evidence(&self, volume: &VolumeInner<E>) -> Result<BackingEvidence, Error> {
-        let known = self.catalogued(volume)?;
+    pub(crate) async fn backing_evidence(
+        self: &Rc<Self>,
+        volume: &Rc<VolumeInner<E>>,
+    ) -> Result<BackingEvidence, Error> {
+        let known = Joining { pool: self, volume }.catalogued()?;
         volume.in_time(volume.evidence(&known.backing)).await?
-    }
-
-    fn catalogued(&self, volume: &VolumeInner<E>) -> Result<CataloguedVolume, Error> {
-        self.attachments.named(&volume.spec.borrow().name)
     }
 
     /// Takes the backing device that a fenced volume has for the right one, whatever speaks against it: its dirty data goes there.
     /// Nothing that is cached of it is believed any more, durably, before what the device is now is on record.
     pub(crate) async fn accept_backing(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
-        let known = self.catalogued(volume)?;
+        let joining = Joining { pool: self, volume };
+        let known = joining.catalogued()?;
         let refused = |why: String| {
             let name = &volume.spec.borrow().name;
             Err(Error::new(ErrorKind::Refused, format!("volume {name}: {why}")))
@@ -163,41 +110,15 @@ impl<E: Env> PoolInner<E> {
                 "its backing device had {before} bytes and has {size_bytes}: some of it is not there"
             ));
         }
-        self.check_volume_size(volume, size_bytes)?;
+        joining.check_size(size_bytes)?;
         let held = volume.in_time(volume.hold_all()).await?;
         let backing = volume.capture_durable_identity(size_bytes).await?;
         self.clean.invalidate_durably(index, 0..size_bytes.div_ceil(PAGE)).await?;
-        let accepted = self.record_growth(known, backing).await?;
-        self.put_volume(index, accepted.attachment, volume, &accepted.backing).await?;
+        let accepted = joining.record_growth(known, backing).await?;
+        joining.put(index, accepted.attachment, &accepted.backing).await?;
         drop(held);
         add(&volume.stats.cache_drops, 1);
         Ok(())
-    }
-
-    /// The volume serves nothing, and nothing of its dirty data is touched.
-    async fn fence_volume(
-        self: &Rc<Self>,
-        index: VolumeIndex,
-        known: &CataloguedVolume,
-        volume: &Rc<VolumeInner<E>>,
-        cause: FenceCause,
-        reason: String,
-        dirty_bytes: u64,
-    ) -> Result<Reattached, Error> {
-        self.put_volume(index, known.attachment, volume, &known.backing).await?;
-        *volume.fenced.borrow_mut() = Some(reason.clone());
-        Ok(Reattached::Fenced { cause, reason, dirty_bytes })
-    }
-
-    /// The volume goes on with all that is cached; what came to it at its end is on the backing device only.
-    async fn record_growth(
-        self: &Rc<Self>,
-        known: CataloguedVolume,
-        backing: BackingIdentity,
-    ) -> Result<CataloguedVolume, Error> {
-        let grown = CataloguedVolume { backing, ..known };
-        self.attachments.record_identities(&[(grown.attachment, grown.backing.clone())]).await?;
-        Ok(grown)
     }
 
     /// The backing device of a volume that serves has grown. What it is now is durable before anybody can write to what was
@@ -209,6 +130,7 @@ impl<E: Env> PoolInner<E> {
         size_bytes: u64,
     ) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let joining = Joining { pool: self, volume };
         let refused = |why: &str| {
             let name = &volume.spec.borrow().name;
             Err(Error::new(ErrorKind::Refused, format!("volume {name} cannot grow now: {why}")))
@@ -216,7 +138,7 @@ impl<E: Env> PoolInner<E> {
         if volume.fenced.borrow().is_some() || self.life.is_stopping() {
             return refused("it is fenced, or its pool is being stopped");
         }
-        self.check_volume_size(volume, size_bytes)?;
+        joining.check_size(size_bytes)?;
         let _held = volume.in_time(volume.hold_all()).await?;
         let _not_cleaned = volume.in_time(volume.clean_locks.exclusive(0..PAGES_MAX)).await?;
         let known = self.attachments.at(attached.index);
@@ -224,28 +146,115 @@ impl<E: Env> PoolInner<E> {
             return refused("its cache is being taken away");
         };
         let backing = volume.capture_durable_identity(size_bytes).await?;
-        let grown = self.record_growth(known, backing).await?;
+        let grown = joining.record_growth(known, backing).await?;
         *attached.settled_pages.borrow_mut() = settled_pages(&grown.backing);
         volume.size_bytes.set(size_bytes);
         Ok(())
     }
+}
+
+/// A volume that comes to a pool, or is known to it.
+struct Joining<'p, E: Env> {
+    pool: &'p Rc<PoolInner<E>>,
+    volume: &'p Rc<VolumeInner<E>>,
+}
+
+impl<E: Env> Joining<'_, E> {
+    fn check(&self) -> Result<(), Error> {
+        let volume = self.volume;
+        let name = volume.spec.borrow().name.clone();
+        let refuse = |message: String| Err(Error::new(ErrorKind::Refused, message));
+        if self.pool.life.is_stopping() {
+            return refuse(format!("pool {} is being stopped", self.pool.name));
+        }
+        if let Some(attached) = volume.attached() {
+            return refuse(format!("volume {name} is cached by pool {} already", attached.pool.name));
+        }
+        self.pool.attachments.check_newcomer(&name)?;
+        self.pool.shares.check_shares(&name, &volume.spec.borrow().settings)?;
+        self.check_size(volume.size_bytes.get())
+    }
+
+    fn check_size(&self, size_bytes: u64) -> Result<(), Error> {
+        let volume = self.volume;
+        let most = u64::from(u32::MAX) * self.pool.blocks.bytes();
+        if size_bytes <= most {
+            return Ok(());
+        }
+        let name = &volume.spec.borrow().name;
+        let message = format!("volume {name} is larger than {most} bytes: use a pool with larger cache blocks");
+        Err(Error::new(ErrorKind::Refused, message))
+    }
+
+    /// From here on the volume's requests see the cache. What it is called is durable before: a start finds its dirty data by
+    /// its name. If that fails, the pool knows it as one that is still to be attached again.
+    async fn put(&self, index: VolumeIndex, attachment: u64, backing: &BackingIdentity) -> Result<(), Error> {
+        let volume = self.volume;
+        if self.pool.ids.of(index) != Some(attachment) {
+            self.pool.ids.attach(index, attachment);
+            self.pool.volumes.remove(index);
+        }
+        self.pool.attachments.record_spec(attachment, || volume.spec.borrow().clone()).await?;
+        self.pool.ids.attach(index, attachment);
+        self.pool.volumes.put(index, volume);
+        self.pool.shares.apply_share(index, &volume.spec.borrow().settings);
+        let settled = RefCell::new(settled_pages(backing));
+        let attached =
+            Attached { pool: Rc::clone(self.pool), index, settled_pages: settled, written_out: RefCell::default() };
+        volume.backing.owned_by(self.pool.members.owner());
+        volume.is_cut_off.set(false);
+        // Whatever was in front of it before.
+        volume.memory.forget_all();
+        self.pool.clean.keep_in_memory(index, Rc::clone(&volume.memory));
+        *volume.attached.borrow_mut() = Some(Rc::new(attached));
+        volume.draining.set(false);
+        *volume.fenced.borrow_mut() = None;
+        Ok(())
+    }
+
+    fn catalogued(&self) -> Result<CataloguedVolume, Error> {
+        let volume = self.volume;
+        self.pool.attachments.named(&volume.spec.borrow().name)
+    }
+
+    /// The volume serves nothing, and nothing of its dirty data is touched.
+    async fn fence(
+        &self,
+        index: VolumeIndex,
+        known: &CataloguedVolume,
+        cause: FenceCause,
+        reason: String,
+        dirty_bytes: u64,
+    ) -> Result<Reattached, Error> {
+        let volume = self.volume;
+        self.put(index, known.attachment, &known.backing).await?;
+        *volume.fenced.borrow_mut() = Some(reason.clone());
+        Ok(Reattached::Fenced { cause, reason, dirty_bytes })
+    }
+
+    /// The volume goes on with all that is cached; what came to it at its end is on the backing device only.
+    async fn record_growth(
+        &self,
+        known: CataloguedVolume,
+        backing: BackingIdentity,
+    ) -> Result<CataloguedVolume, Error> {
+        let grown = CataloguedVolume { backing, ..known };
+        self.pool.attachments.record_identities(&[(grown.attachment, grown.backing.clone())]).await?;
+        Ok(grown)
+    }
 
     /// Attaches a volume whose backing device is not what it was: under a new id, with nothing cached.
-    async fn start_anew(
-        self: &Rc<Self>,
-        known: &CataloguedVolume,
-        index: VolumeIndex,
-        volume: &Rc<VolumeInner<E>>,
-    ) -> Result<(), Error> {
-        let attachment = self.attachments.next_attachment();
+    async fn start_anew(&self, known: &CataloguedVolume, index: VolumeIndex) -> Result<(), Error> {
+        let volume = self.volume;
+        let attachment = self.pool.attachments.next_attachment();
         let backing = volume.capture_durable_identity(volume.size_bytes.get()).await?;
         let spec = volume.spec.borrow().clone();
         let anew = CataloguedVolume { attachment, spec, backing: backing.clone() };
-        self.attachments.record_anew(known.attachment, &anew).await?;
-        self.ids.detach(index);
-        self.forget_live_pages_of(index).await;
-        self.clean.forget_volume(index).await;
-        self.put_volume(index, attachment, volume, &backing).await
+        self.pool.attachments.record_anew(known.attachment, &anew).await?;
+        self.pool.ids.detach(index);
+        self.pool.forget_live_pages_of(index).await;
+        self.pool.clean.forget_volume(index).await;
+        self.put(index, attachment, &backing).await
     }
 }
 
