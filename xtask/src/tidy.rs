@@ -6,6 +6,7 @@
 mod circles;
 mod code;
 mod crates;
+mod map;
 mod planted;
 mod rooms;
 mod rules;
@@ -42,6 +43,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     }
     findings.extend(circles::check(&texts));
     findings.extend(planted::check(&texts));
+    findings.extend(map::check(&texts));
     for finding in &findings {
         println!("{}: {}", finding.place, finding.rule);
     }
