@@ -1,11 +1,13 @@
 //! The catalogue: which volumes the pool caches, under which attachment ids, and how their backing devices are
 //! recognised. Ids that are not in the newest catalogue are dead.
 
+use std::collections::BTreeSet;
+
 use hotset_block::DeviceIdentity;
 
 use crate::config::{Share, VolumeSettings, VolumeSpec, WriteMode, limits};
 
-use super::codec::{Corrupt, Reader, Writer};
+use super::codec::{BrokenRule, Corrupt, Reader, Writer, assert_sound};
 
 /// The longest identity text of a device.
 const IDENTITY_BYTES_MAX: usize = 1024;
@@ -45,7 +47,25 @@ pub(crate) struct Fingerprint {
 }
 
 impl Catalogue {
+    fn broken_rule(&self) -> BrokenRule {
+        if self.volumes.len() > limits::VOLUMES_MAX {
+            return Some("it has more volumes than allowed");
+        }
+        let (mut attachments, mut names) = (BTreeSet::new(), BTreeSet::new());
+        let is_new = |volume: &CataloguedVolume| {
+            attachments.insert(volume.attachment) && names.insert(volume.spec.name.as_str().to_owned())
+        };
+        if !self.volumes.iter().all(is_new) {
+            return Some("a volume or an attachment id is in it twice");
+        }
+        if self.volumes.iter().any(|volume| volume.attachment >= self.next_attachment) {
+            return Some("an attachment id is higher than the next one");
+        }
+        self.volumes.iter().find_map(CataloguedVolume::broken_rule)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
+        assert_sound("catalogue", self.broken_rule());
         let mut writer = Writer::new();
         writer.counter(self.next_attachment).u16(u16::try_from(self.volumes.len()).expect("volumes are bounded"));
         for volume in &self.volumes {
@@ -99,12 +119,7 @@ impl Catalogue {
         reader.require(count <= limits::VOLUMES_MAX, "it has more volumes than allowed")?;
         let mut volumes: Vec<CataloguedVolume> = Vec::new();
         for _ in 0..count {
-            let volume = decode_volume(&mut reader)?;
-            let known =
-                |other: &CataloguedVolume| other.attachment == volume.attachment || other.spec.name == volume.spec.name;
-            reader.require(!volumes.iter().any(known), "a volume or an attachment id is in it twice")?;
-            reader.require(volume.attachment < next_attachment, "an attachment id is higher than the next one")?;
-            volumes.push(volume);
+            volumes.push(decode_volume(&mut reader)?);
         }
         if !reader.is_at_end() {
             for volume in &mut volumes {
@@ -127,7 +142,24 @@ impl Catalogue {
             }
         }
         reader.end()?;
-        Ok(Self { next_attachment, volumes })
+        let decoded = Self { next_attachment, volumes };
+        reader.require_sound(decoded.broken_rule())?;
+        Ok(decoded)
+    }
+}
+
+impl CataloguedVolume {
+    fn broken_rule(&self) -> BrokenRule {
+        if self.spec.backing.len() > limits::BACKING_BYTES_MAX {
+            return Some("the name of a backing device is longer than allowed");
+        }
+        if !matches!(self.spec.settings.logical_block_bytes, 512 | 4096) {
+            return Some("a logical block is neither 512 nor 4096 bytes");
+        }
+        if self.backing.fingerprints.len() > limits::FINGERPRINTS {
+            return Some("a backing device has more fingerprints than allowed");
+        }
+        self.spec.settings.check().is_err().then_some("a share of a volume is not one that it may have")
     }
 }
 
@@ -241,15 +273,59 @@ pub(crate) mod tests {
         let bytes = catalogue.encode();
         assert!(bytes.starts_with(&before));
         assert_eq!(Catalogue::decode(&bytes), Ok(catalogue.clone()));
-        catalogue.volumes[1].spec.settings.dirty_cap = Some(Share::Percent(101));
-        assert!(Catalogue::decode(&catalogue.encode()).is_err());
     }
 
     #[test]
     fn ids_and_names_are_unique_and_below_the_next_id() {
-        let decode = |volumes| Catalogue::decode(&Catalogue { next_attachment: 5, volumes }.encode());
-        assert!(decode(vec![volume(3, "a"), volume(3, "b")]).is_err());
-        assert!(decode(vec![volume(3, "a"), volume(4, "a")]).is_err());
-        assert!(decode(vec![volume(5, "a")]).is_err());
+        let catalogue = Catalogue { next_attachment: 9, volumes: vec![volume(3, "aa"), volume(8, "bb")] };
+        let decoded = |from: &[u8], to: &[u8]| {
+            let mut bytes = catalogue.encode();
+            let place = bytes.windows(from.len()).position(|bytes| bytes == from).expect("it is in the catalogue");
+            bytes[place..place + to.len()].copy_from_slice(to);
+            Catalogue::decode(&bytes)
+        };
+        assert!(decoded(b"bb", b"cc").is_ok());
+        assert!(decoded(b"bb", b"aa").is_err());
+        let id = |id: u64| id.to_le_bytes();
+        assert!(decoded(&id(8), &id(7)).is_ok());
+        assert!(decoded(&id(8), &id(3)).is_err() && decoded(&id(9), &id(8)).is_err());
+    }
+
+    fn encode(volumes: Vec<CataloguedVolume>) {
+        Catalogue { next_attachment: 5, volumes }.encode();
+    }
+
+    #[test]
+    #[should_panic(expected = "a volume or an attachment id is in it twice")]
+    fn an_attachment_id_is_not_written_twice() {
+        encode(vec![volume(3, "a"), volume(3, "b")]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a volume or an attachment id is in it twice")]
+    fn a_name_is_not_written_twice() {
+        encode(vec![volume(3, "a"), volume(4, "a")]);
+    }
+
+    #[test]
+    #[should_panic(expected = "an attachment id is higher than the next one")]
+    fn an_attachment_id_that_may_be_used_again_is_not_written() {
+        encode(vec![volume(5, "a")]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a share of a volume is not one that it may have")]
+    fn a_share_above_the_whole_is_not_written() {
+        let mut greedy = volume(3, "a");
+        greedy.spec.settings.dirty_cap = Some(Share::Percent(101));
+        encode(vec![greedy]);
+    }
+
+    #[test]
+    #[should_panic(expected = "more fingerprints than allowed")]
+    fn more_fingerprints_than_are_read_again_are_not_written() {
+        let mut volume = volume(3, "a");
+        volume.backing.fingerprints = vec![volume.backing.fingerprints[0]; limits::FINGERPRINTS + 1];
+        encode(vec![volume]);
     }
 }

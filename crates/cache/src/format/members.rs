@@ -1,8 +1,10 @@
 //! The members record: which SSDs make up the pool, in which epoch and session, and whether it was stopped cleanly.
 
+use std::collections::BTreeSet;
+
 use crate::config::{BlockBytes, Cleaning, PoolKind, PoolName, PoolSettings, limits};
 
-use super::codec::{Corrupt, Reader, Writer};
+use super::codec::{BrokenRule, Corrupt, Reader, Writer, assert_sound};
 
 /// The longest path that is remembered for an SSD; a longer one is not remembered.
 const PATH_BYTES_MAX: usize = 512;
@@ -69,7 +71,24 @@ impl MembersRecord {
         self.ssds.iter_mut().find(|member| member.ssd_uuid == ssd_uuid)
     }
 
+    fn broken_rule(&self) -> BrokenRule {
+        if self.ssds.len() > limits::SSDS_MAX {
+            return Some("it has more SSDs than allowed");
+        }
+        if self.spares.len() > limits::SPARES_MAX {
+            return Some("it has more spares than allowed");
+        }
+        let mut known = BTreeSet::new();
+        if !self.ssds.iter().all(|ssd| known.insert(ssd.ssd_uuid)) {
+            return Some("an SSD is in it twice");
+        }
+        (!self.spares.iter().all(|spare| known.insert(spare.uuid))).then_some("a spare is in it twice")
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
+        assert_sound("members record", self.broken_rule());
+        let wrong = self.settings.check(self.kind).err();
+        assert!(wrong.is_none(), "settings of a pool that are to be written: {wrong:?}");
         let mut writer = Writer::new();
         writer.text(self.name.as_str()).text(self.kind.word());
         encode_settings(&mut writer, &self.settings);
@@ -109,15 +128,12 @@ impl MembersRecord {
         reader.require(count <= limits::SSDS_MAX, "it has more SSDs than allowed")?;
         let mut ssds: Vec<Member> = Vec::new();
         for _ in 0..count {
-            let member = decode_member(&mut reader)?;
-            let known = ssds.iter().any(|other| other.ssd_uuid == member.ssd_uuid);
-            reader.require(!known, "an SSD is in it twice")?;
-            ssds.push(member);
+            ssds.push(decode_member(&mut reader)?);
         }
         if kind == PoolKind::ReadWrite {
             settings.cleaning = decode_cleaning(&mut reader)?;
         }
-        let spares = decode_spares(&mut reader, &ssds)?;
+        let spares = decode_spares(&mut reader)?;
         let mut written = Written::default();
         if !reader.is_at_end() {
             settings.ssd_writes_per_day_bytes = Some(reader.u64()?);
@@ -128,7 +144,9 @@ impl MembersRecord {
         }
         reader.end()?;
         settings.check(kind).map_err(|error| reader.corrupt(&error.to_string()))?;
-        Ok(Self { name, kind, settings, epoch, session, clean, ssds, spares, written })
+        let decoded = Self { name, kind, settings, epoch, session, clean, ssds, spares, written };
+        reader.require_sound(decoded.broken_rule())?;
+        Ok(decoded)
     }
 }
 
@@ -144,7 +162,7 @@ fn decode_member(reader: &mut Reader<'_>) -> Result<Member, Corrupt> {
 }
 
 /// Left out where there are none.
-fn decode_spares(reader: &mut Reader<'_>, ssds: &[Member]) -> Result<Vec<SpareMember>, Corrupt> {
+fn decode_spares(reader: &mut Reader<'_>) -> Result<Vec<SpareMember>, Corrupt> {
     let mut spares: Vec<SpareMember> = Vec::new();
     if reader.is_at_end() {
         return Ok(spares);
@@ -154,8 +172,6 @@ fn decode_spares(reader: &mut Reader<'_>, ssds: &[Member]) -> Result<Vec<SpareMe
     for _ in 0..count {
         let (uuid, size_bytes) = (reader.u128()?, reader.u64()?);
         let path = reader.text(PATH_BYTES_MAX)?.to_owned();
-        let known = spares.iter().any(|spare| spare.uuid == uuid) || ssds.iter().any(|ssd| ssd.ssd_uuid == uuid);
-        reader.require(!known, "a spare is in it twice")?;
         spares.push(SpareMember { uuid, size_bytes, path });
     }
     Ok(spares)
@@ -241,8 +257,57 @@ pub(crate) mod tests {
         let mut members = sample();
         members.spares = vec![SpareMember { uuid: 3, size_bytes: 1 << 30, path: "/dev/spare".into() }];
         assert_eq!(MembersRecord::decode(&members.encode()), Ok(members.clone()));
-        members.spares[0].uuid = 2;
-        assert!(MembersRecord::decode(&members.encode()).is_err());
+        assert!(MembersRecord::decode(&renamed(members.encode(), 3, 2)).is_err());
+    }
+
+    /// The record with another UUID in the place of one.
+    fn renamed(mut bytes: Vec<u8>, from: u128, to: u128) -> Vec<u8> {
+        let place = bytes.windows(16).position(|bytes| bytes == from.to_le_bytes()).expect("it is in the record");
+        bytes[place..place + 16].copy_from_slice(&to.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    #[should_panic(expected = "an SSD is in it twice")]
+    fn an_ssd_is_not_written_twice() {
+        let mut members = sample();
+        members.ssds[1].ssd_uuid = 1;
+        members.encode();
+    }
+
+    #[test]
+    #[should_panic(expected = "a spare is in it twice")]
+    fn a_spare_that_is_an_ssd_is_not_written() {
+        let mut members = sample();
+        members.spares = vec![SpareMember { uuid: 2, size_bytes: 1 << 30, path: "/dev/spare".into() }];
+        members.encode();
+    }
+
+    #[test]
+    #[should_panic(expected = "it has more SSDs than allowed")]
+    fn more_ssds_than_a_pool_may_have_are_not_written() {
+        let mut members = sample();
+        let count = u128::try_from(limits::SSDS_MAX).expect("a small number") + 1;
+        members.ssds = (0..count).map(|ssd_uuid| Member { ssd_uuid, ..sample().ssds[0].clone() }).collect();
+        members.encode();
+    }
+
+    #[test]
+    #[should_panic(expected = "it has more spares than allowed")]
+    fn more_spares_than_a_pool_may_have_are_not_written() {
+        let mut members = sample();
+        let count = u128::try_from(limits::SPARES_MAX).expect("a small number");
+        let spare = |uuid| SpareMember { uuid, size_bytes: 1, path: String::new() };
+        members.spares = (10..=10 + count).map(spare).collect();
+        members.encode();
+    }
+
+    #[test]
+    #[should_panic(expected = "populate-on-read 9")]
+    fn settings_that_no_pool_may_have_are_not_written() {
+        let mut members = sample();
+        members.settings.populate_on_read = 9;
+        members.encode();
     }
 
     #[test]
@@ -258,9 +323,7 @@ pub(crate) mod tests {
 
     #[test]
     fn an_ssd_that_is_listed_twice_is_corrupt() {
-        let mut members = sample();
-        members.ssds[1].ssd_uuid = 1;
-        assert!(MembersRecord::decode(&members.encode()).is_err());
+        assert!(MembersRecord::decode(&renamed(sample().encode(), 2, 1)).is_err());
     }
 
     #[test]
