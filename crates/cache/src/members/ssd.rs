@@ -3,7 +3,7 @@
 //! An SSD that hangs or vanished goes offline at once: nothing of it is read, written or reused by this object again (rule
 //! `late-io`: what is still in flight on it hurts nobody). One that refuses a write or a flush is *read-only*: nothing more is
 //! written, and what only it has is read. Either has *left* when the members record without it is durable (rule `membership`);
-//! one that comes back (`pool/come_back.rs`) joins as a new object.
+//! one that comes back (`pool/join/come_back.rs`) joins as a new object.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;

@@ -324,7 +324,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     }
 
     /// What of a run no copy brings is lost from now on: it answers errors until it is written again, or an SSD with a copy is
-    /// back, and holds up nothing else. The mover makes that durable, or the list (`set_aside.rs`). `Ok`: nothing is lost, it is only elsewhere by now.
+    /// back, and holds up nothing else. The mover makes that durable, or the list (`log/data_loss/set_aside.rs`). `Ok`: nothing is lost, it is only elsewhere by now.
     async fn lose_unreadable(self, run: &LogRun) -> Result<(), Error> {
         let Self { log, .. } = self;
         if let Some(error) = self.pool().life.fence() {

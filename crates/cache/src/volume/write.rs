@@ -1,4 +1,4 @@
-//! A host's write: into the write log (`append.rs`), or around the cache (rule `write-ahead`).
+//! A host's write: into the write log (`log/append.rs`), or around the cache (rule `write-ahead`).
 //!
 //! Around: the pages are held exclusively from the decision until the backing write returned; what is cached of them is hidden,
 //! and its drop flushed, before the backing device is touched; then the answer.

@@ -3,7 +3,7 @@
 //!
 //! What comes back joins as a newcomer does, with an empty slot index, and with what it has of the log: its copies of rows
 //! that were sealed before it left are relied on again once a row record says so, and what is set aside there is dirty as
-//! before (`log/set_aside.rs`). One that takes no writes yet is only read.
+//! before (`log/data_loss/set_aside.rs`). One that takes no writes yet is only read.
 
 use std::rc::Rc;
 use std::time::Duration;
