@@ -6,6 +6,7 @@ import { EMPTY, extend, newest } from "../src/rates";
 const NOTHING = {
   reads: 0,
   memory_hits: 0,
+  read_ahead_hits: 0,
   read_hits: 0,
   read_bytes: 0,
   writes: 0,

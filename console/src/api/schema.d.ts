@@ -1825,6 +1825,8 @@ export interface components {
             /** @description The pool that caches it; null: none. */
             pool?: string | null;
             pool_type?: null | components["schemas"]["PoolKind"];
+            /** @description Whether streams that bypass the cache are read into memory before hosts ask for them, where the memory cache is on. */
+            read_ahead: boolean;
             /** @description Whether reads populate the cache and are answered from it. */
             read_cache: boolean;
             /**
@@ -1941,6 +1943,8 @@ export interface components {
             local?: boolean | null;
             /** @description Whether pages that are read again are kept in memory. */
             memory_cache?: boolean | null;
+            /** @description Whether streams that bypass the cache are read into memory before hosts ask for them. */
+            read_ahead?: boolean | null;
             /** @description Whether reads populate the cache and are answered from it. */
             read_cache?: boolean | null;
             /** Format: int64 */
@@ -2007,6 +2011,11 @@ export interface components {
              * @description Bytes read from the backing device and stored in the cache.
              */
             populated_bytes: number;
+            /**
+             * Format: int64
+             * @description Reads of streams that were answered by what was read ahead of them; they are no hits.
+             */
+            read_ahead_hits: number;
             /** Format: int64 */
             read_bytes: number;
             /**

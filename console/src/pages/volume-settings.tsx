@@ -17,6 +17,7 @@ export function VolumeSettings({ volume, pools, close }: Props) {
   const [memoryCache, setMemoryCache] = useState(volume.memory_cache);
   const isLocal = Boolean(volume.local);
   const [local, setLocal] = useState(isLocal);
+  const [readAhead, setReadAhead] = useState(volume.read_ahead);
   const readCutoff = useTyped(spelledSize(volume.read_cutoff_bytes), sizeError);
   const writeCutoff = useTyped(spelledSize(volume.write_cutoff_bytes), sizeError);
   const dirtyCap = useTyped(spelledShare(volume.dirty_cap), shareError);
@@ -30,6 +31,7 @@ export function VolumeSettings({ volume, pools, close }: Props) {
       write_mode: mode,
       read_cache: readCache,
       memory_cache: memoryCache,
+      read_ahead: readAhead,
       read_cutoff_bytes: readSize(readCutoff.text),
       write_cutoff_bytes: readSize(writeCutoff.text),
       // Only where a pool caches it they mean something, and only what was changed is checked against the others.
@@ -96,6 +98,13 @@ export function VolumeSettings({ volume, pools, close }: Props) {
             It is <code>/dev/hotset/{volume.name}</code> on the daemon's machine, and stays while the daemon is
             restarted.
           </small>
+        </span>
+      </label>
+      <label class="choice">
+        <input type="checkbox" checked={readAhead} onChange={(event) => setReadAhead(event.currentTarget.checked)} />
+        <span>
+          Read streams ahead
+          <small>What goes past the cache in sequence is read into memory before it is asked for.</small>
         </span>
       </label>
       <div class="row">

@@ -212,6 +212,7 @@ function VolumeFacts({ volume }: { volume: Volume }) {
         ["Used by", usedBy(volume), "wide"],
         ["Read caching", volume.read_cache ? "on" : "off"],
         ["Memory cache", volume.memory_cache ? "on" : "off"],
+        ["Read-ahead", volume.read_ahead ? "auto" : "off"],
         ["Streams past the cache", streams(volume)],
         ["Share of the cache", shares(volume)],
         ["Write cache used", bytes(volume.write_cache_used_bytes)],

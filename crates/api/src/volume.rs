@@ -54,6 +54,9 @@ pub struct VolumeSet {
     /// Whether pages that are read again are kept in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_cache: Option<bool>,
+    /// Whether streams that bypass the cache are read into memory before hosts ask for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_ahead: Option<bool>,
     /// How much of the volume may be dirty at once, of the pool's dirty capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirty_cap: Option<Share>,
@@ -179,6 +182,10 @@ pub struct Volume {
     #[serde(default = "on")]
     #[schema(required)]
     pub memory_cache: bool,
+    /// Whether streams that bypass the cache are read into memory before hosts ask for them, where the memory cache is on.
+    #[serde(default = "on")]
+    #[schema(required)]
+    pub read_ahead: bool,
     /// How much of it may be dirty at once, of the pool's dirty capacity; null: all of that.
     pub dirty_cap: Option<Share>,
     /// Clean data that other volumes do not evict; null: none.

@@ -131,6 +131,17 @@ pub(crate) fn bytes_of(pages: &Range<u64>) -> usize {
     usize::try_from((pages.end - pages.start) * PAGE).expect("a request fits in memory")
 }
 
+/// Whether some pages are in both.
+pub(crate) fn touch(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// Where the bytes of some pages are among those of others.
+pub(crate) fn bytes_within(wide: &Range<u64>, pages: &Range<u64>) -> Range<usize> {
+    let start = bytes_of(&(wide.start..pages.start));
+    start..start + bytes_of(pages)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -417,6 +417,8 @@ pub struct VolumeSettings {
     pub read_cache: bool,
     /// Whether pages that are read again are kept in memory.
     pub memory_cache: bool,
+    /// Whether streams that bypass the cache are read into memory before hosts ask for them, where the memory cache is on.
+    pub read_ahead: bool,
     /// How much of the volume may be dirty at once, of the pool's dirty capacity; `None`: all of that.
     pub dirty_cap: Option<Share>,
     /// Clean data that others do not evict, of the clean capacity that the pool has at any time; `None`: none.
@@ -452,6 +454,7 @@ impl Default for VolumeSettings {
             write_mode: WriteMode::WriteBack,
             read_cache: true,
             memory_cache: true,
+            read_ahead: true,
             dirty_cap: None,
             cache_min: None,
             cache_max: None,

@@ -1,5 +1,7 @@
 //! The memory cache in front of volumes with and without a pool, through the public face.
 
+use std::time::Duration;
+
 use hotset_block::{Buf, ByteRange, Env, ZeroMode};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
 use hotset_cache::{DirtyData, Durability, MemoryCache, Volume, VolumeStats, ZeroEffort};
@@ -47,10 +49,14 @@ fn memory_hits(volume: &Volume<TestEnv>) -> u64 {
 
 /// Without a pool, and attached to one of each kind.
 fn in_front_of_each_kind(test: impl AsyncFn(&World, &Volume<TestEnv>)) {
+    in_front_of_each_kind_with(MIB, test);
+}
+
+fn in_front_of_each_kind_with(memory_bytes: u64, test: impl AsyncFn(&World, &Volume<TestEnv>)) {
     for kind in [None, Some(PoolKind::Read), Some(PoolKind::ReadWrite)] {
         run(async |env| {
             let world = World::new(env, &[32 * MIB, 32 * MIB], 32 * MIB);
-            let volume = volume(&world, &MemoryCache::new(MIB));
+            let volume = volume(&world, &MemoryCache::new(memory_bytes));
             let pool = match kind {
                 Some(kind) => Some(world.create(kind).await),
                 None => None,
@@ -128,7 +134,8 @@ fn a_stream_leaves_memory_alone() {
         let world = World::new(env, &[], 32 * MIB);
         let memory = MemoryCache::new(4 * MIB);
         let volume = volume(&world, &memory);
-        volume.set(VolumeSettings { read_cutoff_bytes: Some(64 << 10), ..volume.settings() }).await.unwrap();
+        let settings = VolumeSettings { read_cutoff_bytes: Some(64 << 10), read_ahead: false, ..volume.settings() };
+        volume.set(settings).await.unwrap();
         for _ in 0..3 {
             for number in 0..400 {
                 read(&volume, number).await;
@@ -136,6 +143,83 @@ fn a_stream_leaves_memory_alone() {
         }
         let used = memory.status().used_bytes;
         assert!(used <= 32 * PAGE, "{used} bytes: what came before each stream was one");
+    });
+}
+
+/// Reads a mebibyte in requests of `request` bytes; all of each is `fill`.
+async fn stream(volume: &Volume<TestEnv>, mebibyte: u64, request: u64, fill: u8) {
+    for part in 0..MIB / request {
+        let buf = volume.read(ByteRange::at(mebibyte * MIB + part * request, request)).await.unwrap();
+        assert!(buf.iter().all(|byte| *byte == fill), "mebibyte {mebibyte}, request {part}");
+    }
+}
+
+fn ahead(volume: &Volume<TestEnv>) -> u64 {
+    volume.status().stats.read_ahead_hits
+}
+
+async fn fill_volume(volume: &Volume<TestEnv>, mebibytes: u64) {
+    for mebibyte in 0..mebibytes {
+        let mut buf = Buf::zeroed(usize::try_from(MIB).unwrap());
+        buf.fill(u8::try_from(mebibyte + 1).unwrap());
+        volume.write(mebibyte * MIB, buf, Durability::Volatile).await.unwrap();
+    }
+}
+
+// proves: M1, M3
+#[test]
+fn a_stream_that_bypasses_the_cache_is_read_ahead_and_sees_what_changes() {
+    in_front_of_each_kind_with(64 * MIB, async |_, volume| {
+        volume.set(VolumeSettings { read_cutoff_bytes: Some(MIB), ..volume.settings() }).await.unwrap();
+        fill_volume(volume, 32).await;
+        for mebibyte in 8..16 {
+            stream(volume, mebibyte, 64 << 10, u8::try_from(mebibyte + 1).unwrap()).await;
+        }
+        let hits = ahead(volume);
+        assert!(hits > 80, "{hits} of 128 requests, of which 16 were no stream yet");
+        // What is ahead of the stream by now changes.
+        write(volume, 16 * 256 + 3, 77).await;
+        let buf = volume.read(ByteRange::at(16 * MIB, 64 << 10)).await.unwrap();
+        assert_eq!([2, 3, 4].map(|page| buf[page * 4096]), [17, 77, 17]);
+        volume.trim(ByteRange::at(17 * MIB, MIB), Durability::Volatile).await.unwrap();
+        let rest = volume.read(ByteRange::at(16 * MIB + (64 << 10), MIB - (64 << 10))).await.unwrap();
+        assert!(rest.iter().all(|byte| *byte == 17));
+        stream(volume, 17, MIB, 0).await;
+        for mebibyte in 18..31 {
+            stream(volume, mebibyte, MIB, u8::try_from(mebibyte + 1).unwrap()).await;
+        }
+        assert!(ahead(volume) >= hits + 10, "long requests, too, and to the end");
+        // Requests that end within a page.
+        let part = (512 << 10) + 512;
+        for request in 0..24 {
+            let buf = volume.read(ByteRange::at(request * part, part)).await.unwrap();
+            let expected = |at: u64| u8::try_from(at / MIB + 1).unwrap();
+            assert_eq!([buf[0], buf[buf.len() - 1]], [expected(request * part), expected((request + 1) * part - 1)]);
+        }
+
+        volume.set(VolumeSettings { read_ahead: false, ..volume.settings() }).await.unwrap();
+        let hits = ahead(volume);
+        for mebibyte in 20..30 {
+            stream(volume, mebibyte, MIB, u8::try_from(mebibyte + 1).unwrap()).await;
+        }
+        assert_eq!(ahead(volume), hits);
+    });
+}
+
+#[test]
+fn what_nobody_asks_for_of_what_was_read_ahead_goes() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[], 32 * MIB);
+        let memory = MemoryCache::new(64 * MIB);
+        let volume = volume(&world, &memory);
+        volume.set(VolumeSettings { read_cutoff_bytes: Some(MIB), ..volume.settings() }).await.unwrap();
+        for mebibyte in 0..3 {
+            stream(&volume, mebibyte, MIB, 0).await;
+        }
+        assert!(memory.status().used_bytes > MIB);
+        env.sleep(Duration::from_secs(6)).await;
+        assert!(memory.status().used_bytes < MIB, "pages that were read twice may stay");
+        drop(volume);
     });
 }
 

@@ -19,6 +19,9 @@ macro_rules! volume_counters {
                 read_hits, "hotset_volume_read_hits_total", "Reads answered by the cache alone.", history(4);
                 /// Of them, reads answered from memory, without touching an SSD.
                 memory_hits, "hotset_volume_memory_hits_total", "Of them, reads answered from memory.", history();
+                /// Reads of streams that were answered by what was read ahead of them; they are no hits.
+                read_ahead_hits, "hotset_volume_read_ahead_hits_total",
+                    "Reads of streams answered by what was read ahead of them.", history();
                 read_bytes, "hotset_volume_read_bytes_total", "Bytes that hosts read.", history(5, read_bytes_per_second);
                 writes, "hotset_volume_writes_total", "Write requests of hosts.", history(6, writes_per_second);
                 write_bytes, "hotset_volume_write_bytes_total", "Bytes that hosts wrote.", history(8, write_bytes_per_second);

@@ -475,8 +475,8 @@ pub(crate) enum VolumeVerb {
         name: VolumeName,
     },
     /// Change settings: mode (write-back, instant-write-back, write-through, write-around), read-cache, memory-cache (on, off),
-    /// read-cutoff, write-cutoff (a size, or off), dirty-cap (a size, percent, or auto), cache-min, cache-max (a size,
-    /// percent, or off), local (on: it is a block device of the daemon's machine, /dev/hotset/NAME)
+    /// read-ahead (auto, off), read-cutoff, write-cutoff (a size, or off), dirty-cap (a size, percent, or auto), cache-min,
+    /// cache-max (a size, percent, or off), local (on: it is a block device of the daemon's machine, /dev/hotset/NAME)
     Set {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,

@@ -10,7 +10,7 @@ use crate::words;
 
 const POOL_KEYS: &str = "io-type, policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age, ssd-writes-per-day";
 const VOLUME_KEYS: &str =
-    "mode, read-cache, memory-cache, read-cutoff, write-cutoff, dirty-cap, cache-min, cache-max, local";
+    "mode, read-cache, memory-cache, read-ahead, read-cutoff, write-cutoff, dirty-cap, cache-min, cache-max, local";
 
 /// The settings of a pool for whoever completes a command line: those with few values with each of them.
 pub(crate) fn pool_settings() -> Vec<String> {
@@ -31,6 +31,7 @@ pub(crate) fn volume_settings() -> Vec<String> {
     let values = |key: &str| match key {
         "mode" => words_of(WriteMode::ALL),
         "read-cache" | "memory-cache" | "local" => vec!["on", "off"],
+        "read-ahead" => vec!["auto", "off"],
         _ => vec![""],
     };
     written(VOLUME_KEYS, values)
@@ -102,6 +103,7 @@ impl FromStr for VolumeSetting {
             "mode" => set.write_mode = Some(words::write_mode(word::<WriteMode>(value)?)),
             "read-cache" => set.read_cache = Some(on_or_off(value)?),
             "memory-cache" => set.memory_cache = Some(on_or_off(value)?),
+            "read-ahead" => set.read_ahead = Some(auto_or_off(value)?),
             "read-cutoff" => set.read_cutoff_bytes = Some(cutoff(value)?),
             "write-cutoff" => set.write_cutoff_bytes = Some(cutoff(value)?),
             "dirty-cap" => set.dirty_cap = Some(share(value, "auto")?),
@@ -137,6 +139,7 @@ pub(crate) fn volume_set(settings: &[VolumeSetting]) -> VolumeSet {
         write_mode: one.write_mode.or(all.write_mode),
         read_cache: one.read_cache.or(all.read_cache),
         memory_cache: one.memory_cache.or(all.memory_cache),
+        read_ahead: one.read_ahead.or(all.read_ahead),
         dirty_cap: one.dirty_cap.or(all.dirty_cap),
         cache_min: one.cache_min.or(all.cache_min),
         cache_max: one.cache_max.or(all.cache_max),
@@ -191,6 +194,14 @@ pub(crate) fn on_or_off(text: &str) -> Result<bool, String> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => Err(format!("{text:?}: it is on or off")),
+    }
+}
+
+fn auto_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "auto" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("{text:?}: it is auto or off")),
     }
 }
 

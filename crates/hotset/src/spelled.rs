@@ -33,6 +33,7 @@ pub(crate) fn of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
     settings.extend([
         ("read-cache", if volume.read_cache { "on" } else { "off" }.to_owned()),
         ("memory-cache", if volume.memory_cache { "on" } else { "off" }.to_owned()),
+        ("read-ahead", if volume.read_ahead { "auto" } else { "off" }.to_owned()),
         ("read-cutoff", volume.read_cutoff_bytes.map_or_else(|| "off".to_owned(), size)),
         ("write-cutoff", volume.write_cutoff_bytes.map_or_else(|| "off".to_owned(), size)),
     ]);

@@ -139,8 +139,14 @@ pub async fn change_volume(daemon: &Daemon, number: usize) {
     let (write_mode, read_cache) =
         daemon.world.simulation.draw(|random| (log_shape::write_mode(random), !random.one_in(8)));
     let memory_cache = cutoff.is_some() || !volume.settings().memory_cache;
-    let settings =
-        VolumeSettings { read_cutoff_bytes: cutoff, write_cutoff_bytes: cutoff, memory_cache, ..volume.settings() };
+    let read_ahead = cutoff != Some(4 << 20) || !volume.settings().read_ahead;
+    let settings = VolumeSettings {
+        read_cutoff_bytes: cutoff,
+        write_cutoff_bytes: cutoff,
+        memory_cache,
+        read_ahead,
+        ..volume.settings()
+    };
     let settings = match daemon.world.shape.kind {
         PoolKind::Read => settings,
         PoolKind::ReadWrite => VolumeSettings { write_mode, read_cache, ..settings },

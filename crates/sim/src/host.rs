@@ -17,6 +17,8 @@ use crate::world::HostVolume;
 
 /// The longest that a request may take while the backing device answers: SSDs may time out several times on the way.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
+/// What a host asks for at a time that goes through its volume in order.
+const STREAM_REQUEST_BYTES: u64 = 64 << 10;
 
 /// See the file's summary.
 pub struct Host {
@@ -252,10 +254,16 @@ impl Host {
     fn next_of_stream(&mut self, at: u64, random: &mut Random) -> Request {
         let size = self.volume.size_bytes();
         let start = if at >= size { 0 } else { at };
-        let end = (start + (64 << 10)).min(size);
-        self.stream_at = Some(end);
-        let range = ByteRange { start, end };
-        if random.one_in(3) { Request::Write(range, Durability::Volatile) } else { Request::Read(range) }
+        let request = |start: u64| ByteRange { start, end: (start + STREAM_REQUEST_BYTES).min(size) };
+        if !random.one_in(3) {
+            self.stream_at = Some(request(start).end);
+            return Request::Read(request(start));
+        }
+        // Where it is, or where it is going to read.
+        let ahead = start + random.below(4) * STREAM_REQUEST_BYTES;
+        let written = request(if ahead < size { ahead } else { start });
+        self.stream_at = Some(if written.start == start { written.end } else { start });
+        Request::Write(written, Durability::Volatile)
     }
 
     /// As a database's log does: now and then it misses a flush.

@@ -37,6 +37,8 @@ pub(crate) enum Access {
 pub(crate) enum Pattern {
     Random,
     Sequential,
+    /// Random, some pages far more often than others (Zipf, 1.1). With `fio` only.
+    Zipf,
 }
 
 impl Load {
@@ -115,11 +117,13 @@ fn fio() -> Command {
 
 fn job(load: Load) -> Vec<String> {
     let pattern = match (load.pattern, load.access) {
-        (Pattern::Random, Access::Read) => "randread",
+        (Pattern::Random | Pattern::Zipf, Access::Read) => "randread",
         (Pattern::Sequential, Access::Read) => "read",
-        (Pattern::Random, Access::Write | Access::WriteAndFlush) => "randwrite",
+        (Pattern::Random | Pattern::Zipf, Access::Write | Access::WriteAndFlush) => "randwrite",
         (Pattern::Sequential, Access::Write | Access::WriteAndFlush) => "write",
-        (Pattern::Random | Pattern::Sequential, Access::Mixed(_)) => unreachable!("only our client mixes"),
+        (Pattern::Random | Pattern::Zipf | Pattern::Sequential, Access::Mixed(_)) => {
+            unreachable!("only our client mixes")
+        }
     };
     let mut job = vec![
         format!("--rw={pattern}"),
@@ -132,6 +136,9 @@ fn job(load: Load) -> Vec<String> {
         "--norandommap".to_owned(),
         "--randrepeat=0".to_owned(),
     ];
+    if load.pattern == Pattern::Zipf {
+        job.push("--random_distribution=zipf:1.1".to_owned());
+    }
     if load.access == Access::WriteAndFlush {
         // Its NBD engine knows no other kind of flush.
         job.push("--fsync=1".to_owned());
@@ -220,6 +227,7 @@ pub(crate) fn batching_command(release: &Path, export: &Export, load: Load) -> C
     let pattern = match load.pattern {
         Pattern::Random => "pattern=random",
         Pattern::Sequential => "pattern=sequential",
+        Pattern::Zipf => unreachable!("only fio prefers some pages"),
     };
     let program = release.join("examples/nbd_load");
     let mut client = command(&program.to_string_lossy(), &[]);

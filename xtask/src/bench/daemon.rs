@@ -26,9 +26,9 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// `name` tells its files from those of the run's other daemons.
+    /// Without a memory cache: what is measured is what lies below. `name` tells its files from those of the run's other daemons.
     pub(crate) fn start(bench: &Bench, name: &str) -> Result<Self> {
-        Self::start_with(bench, name, &[])
+        Self::start_with(bench, name, &["--memory-cache", "0"])
     }
 
     /// With more arguments to `serve`.
@@ -247,16 +247,21 @@ pub(crate) struct QemuNbd {
 
 impl QemuNbd {
     pub(crate) fn start(bench: &Bench, file: &Path) -> Result<Self> {
-        Self::serve(bench, file, &["--read-only"])
+        Self::serve(bench, file, &["--cache=none", "--read-only"])
     }
 
     pub(crate) fn start_writable(bench: &Bench, file: &Path) -> Result<Self> {
-        Self::serve(bench, file, &[])
+        Self::serve(bench, file, &["--cache=none"])
+    }
+
+    /// What was read of the file stays in the kernel's memory.
+    pub(crate) fn start_in_page_cache(bench: &Bench, file: &Path) -> Result<Self> {
+        Self::serve(bench, file, &["--cache=writeback", "--read-only"])
     }
 
     fn serve(bench: &Bench, file: &Path, options: &[&str]) -> Result<Self> {
         let socket = bench.scratch.socket("qemu.nbd");
-        let mut server = command("qemu-nbd", &["--cache=none", "--aio=io_uring", "--persistent"]);
+        let mut server = command("qemu-nbd", &["--aio=io_uring", "--persistent"]);
         server.args(options);
         server.args(["--format=raw", "--export-name=raw", "--shared=8", "--socket"]).arg(&socket).arg(file);
         let child = server.spawn().context("cannot start qemu-nbd")?;

@@ -14,6 +14,7 @@ mod engine;
 mod figure;
 mod filling;
 mod hits;
+mod memory;
 mod misses;
 mod mix;
 mod report;
@@ -61,6 +62,8 @@ pub(crate) struct Options {
 pub(crate) enum Section {
     /// Reads that the cache answers
     Hits,
+    /// Reads that the memory cache answers, and streams that are read ahead
+    Memory,
     /// Hits in two pools at once, each with its own thread
     Threads,
     /// Reads that it does not answer, and streams
@@ -146,6 +149,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn measure(bench: &Bench, section: Section) -> Result<Vec<Figure>> {
     match section {
         Section::Hits => hits::measure(bench),
+        Section::Memory => memory::measure(bench),
         Section::Threads => threads::measure(bench),
         Section::Misses => misses::measure(bench),
         Section::Writes => writes::measure(bench),

@@ -23,6 +23,7 @@ pub(crate) fn print_machine() {
 pub(crate) fn print_section(section: Section) {
     let heading = match section {
         Section::Hits => "Hits",
+        Section::Memory => "Memory cache and read-ahead",
         Section::Threads => "Threads",
         Section::Misses => "Misses and streams",
         Section::Writes => "Writes",

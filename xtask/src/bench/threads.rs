@@ -30,7 +30,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
         return Ok(vec![Figure::skipped(WHAT, "there is no file system in memory at /dev/shm")]);
     }
     let files = Files::new()?;
-    let daemon = Daemon::start_with(bench, "threads", &["--threads", "2"])?;
+    let daemon = Daemon::start_with(bench, "threads", &["--threads", "2", "--memory-cache", "0"])?;
     let first = cached(bench, &daemon, &files, "first")?;
     let second = cached(bench, &daemon, &files, "second")?;
     let load = Load::random_4k(128, bench.seconds, VOLUME_BYTES);

@@ -77,13 +77,14 @@ impl Catalogue {
         writer.into_bytes()
     }
 
-    /// Write modes and read caching of all volumes, behind them all, then their shares, then which are cached in memory; what comes
-    /// last is left out where every volume has the defaults.
+    /// Write modes and read caching of all volumes, behind them all, then their shares, then which are cached in memory, then which
+    /// are read ahead; what comes last is left out where every volume has the defaults.
     fn encode_caching(&self, writer: &mut Writer) {
         let plain = VolumeSettings::default();
         let settings = || self.volumes.iter().map(|volume| &volume.spec.settings);
         let shares = |volume: &VolumeSettings| [volume.dirty_cap, volume.cache_min, volume.cache_max];
-        let all_in_memory = settings().all(|volume| volume.memory_cache);
+        let all_ahead = settings().all(|volume| volume.read_ahead);
+        let all_in_memory = all_ahead && settings().all(|volume| volume.memory_cache);
         let without_shares = all_in_memory && settings().all(|volume| shares(volume) == [None; 3]);
         let is_plain =
             |volume: &VolumeSettings| (volume.write_mode, volume.read_cache) == (plain.write_mode, plain.read_cache);
@@ -109,6 +110,12 @@ impl Catalogue {
         }
         for volume in settings() {
             writer.flag(volume.memory_cache);
+        }
+        if all_ahead {
+            return;
+        }
+        for volume in settings() {
+            writer.flag(volume.read_ahead);
         }
     }
 
@@ -139,6 +146,11 @@ impl Catalogue {
         if !reader.is_at_end() {
             for volume in &mut volumes {
                 volume.spec.settings.memory_cache = reader.flag()?;
+            }
+        }
+        if !reader.is_at_end() {
+            for volume in &mut volumes {
+                volume.spec.settings.read_ahead = reader.flag()?;
             }
         }
         reader.end()?;
@@ -273,6 +285,14 @@ pub(crate) mod tests {
         let bytes = catalogue.encode();
         assert!(bytes.starts_with(&before));
         assert_eq!(Catalogue::decode(&bytes), Ok(catalogue.clone()));
+        for (memory_cache, read_ahead) in [(false, true), (false, false)] {
+            let before = catalogue.encode();
+            let settings = &mut catalogue.volumes[0].spec.settings;
+            (settings.memory_cache, settings.read_ahead) = (memory_cache, read_ahead);
+            let bytes = catalogue.encode();
+            assert!(bytes.starts_with(&before) && bytes.len() > before.len());
+            assert_eq!(Catalogue::decode(&bytes), Ok(catalogue.clone()));
+        }
     }
 
     #[test]

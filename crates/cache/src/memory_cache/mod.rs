@@ -6,6 +6,7 @@
 //! lends its page to whoever sends it, and copies nothing.
 
 // Nouns: what is true now.
+mod ahead;
 mod index;
 mod resident;
 mod seen;
@@ -17,10 +18,13 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
+use hotset_block::sync::{Event, Wait};
 use hotset_block::{Buf, BufPool, PAGE_BYTES};
 
 use crate::address::{at_u64, mixed};
 use crate::config::PAGE;
+use crate::memory_cache::ahead::Ahead;
+pub(crate) use crate::memory_cache::ahead::{Found, Wanted};
 use crate::memory_cache::resident::{Queue, Resident};
 use crate::memory_cache::seen::{Past, Seen};
 
@@ -54,6 +58,7 @@ pub struct MemoryCache {
 struct State {
     resident: Resident,
     seen: Seen,
+    ahead: Ahead,
     buffers: BufPool,
     /// Pages that there is room for now, by memory pressure: `resident.pages_max()` at most.
     allowed_pages: u32,
@@ -92,6 +97,7 @@ impl MemoryCache {
         let state = State {
             resident: Resident::new(pages),
             seen: Seen::new(pages),
+            ahead: Ahead::default(),
             buffers: BufPool::of_pages(),
             allowed_pages: pages,
             size_bytes,
@@ -104,7 +110,7 @@ impl MemoryCache {
         let state = self.state.borrow();
         let bytes = |pages: u32| u64::from(pages) * PAGE_COST_BYTES;
         let allowed_bytes = if state.is_held_back() { bytes(state.allowed_pages) } else { state.size_bytes };
-        MemoryCacheStatus { size_bytes: state.size_bytes, allowed_bytes, used_bytes: bytes(state.resident.len()) }
+        MemoryCacheStatus { size_bytes: state.size_bytes, allowed_bytes, used_bytes: bytes(state.pages()) }
     }
 
     /// The pages of one more volume; none are here yet.
@@ -120,7 +126,15 @@ impl MemoryCache {
         }
         state.volumes[number] = Some(0);
         let stripes = vec![Cell::new(0); STRIPES].into_boxed_slice();
-        VolumePages { cache: self.clone(), number, is_on: Cell::new(true), changes: Cell::new(0), stripes }
+        VolumePages {
+            cache: self.clone(),
+            number,
+            is_on: Cell::new(true),
+            reads_ahead: Cell::new(true),
+            ahead_changed: Event::default(),
+            changes: Cell::new(0),
+            stripes,
+        }
     }
 }
 
@@ -129,6 +143,10 @@ pub(crate) struct VolumePages {
     cache: MemoryCache,
     number: usize,
     is_on: Cell<bool>,
+    /// Whether its streams are read before they are asked for.
+    reads_ahead: Cell<bool>,
+    /// A piece of them came, or will not.
+    ahead_changed: Event,
     /// How often all pages may have changed.
     changes: Cell<u64>,
     /// How often some page of each stripe has; a stripe is of many places in the volume.
@@ -144,12 +162,13 @@ pub(crate) struct Admission {
 }
 
 impl VolumePages {
-    /// Whether pages come in and are looked for; what is here when it is switched off goes.
-    pub(crate) fn switch(&self, is_on: bool) {
-        if !is_on {
+    /// Whether pages come in and are looked for, and whether streams are read ahead; what is here when it is switched off goes.
+    pub(crate) fn switch(&self, is_on: bool, reads_ahead: bool) {
+        if !is_on || (self.reads_ahead.get() && !reads_ahead) {
             self.forget_all();
         }
         self.is_on.set(is_on);
+        self.reads_ahead.set(reads_ahead);
     }
 
     // ---- a read
@@ -214,6 +233,53 @@ impl VolumePages {
         }
     }
 
+    // ---- a stream
+
+    /// Whether streams are read before they are asked for.
+    pub(crate) fn reads_ahead(&self) -> bool {
+        self.is_on.get() && self.reads_ahead.get() && self.cache.state.borrow().allowed_pages > 0
+    }
+
+    /// What of a stream's request was read before it was asked for. Each page is lent once.
+    pub(crate) fn find_ahead(&self, pages: &Range<u64>) -> Found {
+        self.cache.state.borrow_mut().ahead.find(self.number, pages)
+    }
+
+    /// A host waits for a page of its stream: more of that is to be there before it is asked for.
+    pub(crate) fn deepen_ahead(&self, page: u64) {
+        self.cache.state.borrow_mut().ahead.deepen(self.number, page);
+    }
+
+    /// What is to be read now for a stream whose request has so many pages, goes on with page `next`, and ends where the volume does.
+    /// The caller reads it, and says what came of that by [`Self::bring_ahead`].
+    pub(crate) fn extend_ahead(&self, next: u64, request_pages: u64, volume_end: u64) -> Vec<Wanted> {
+        if !self.reads_ahead() || volume_end >= PAGES_END {
+            return Vec::new();
+        }
+        let mut state = self.cache.state.borrow_mut();
+        let allowed = state.allowed_pages;
+        let wanted = state.ahead.extend(self.number, next, request_pages, volume_end, allowed);
+        while state.pages() > allowed && state.evict() {}
+        wanted
+    }
+
+    /// A piece of a stream was read; `None`: it could not be, or somebody was writing there. If it changed meanwhile, it is let go.
+    pub(crate) fn bring_ahead(&self, wanted: &Wanted, bytes: Option<Buf>) {
+        self.cache.state.borrow_mut().ahead.bring(wanted.id, bytes);
+        self.ahead_changed.wake_all();
+    }
+
+    /// Nobody has asked for the piece.
+    pub(crate) fn forget_ahead(&self, wanted: &Wanted) {
+        self.cache.state.borrow_mut().ahead.forget(wanted.id);
+        self.ahead_changed.wake_all();
+    }
+
+    /// Completes when a piece of a stream has come, or will not.
+    pub(crate) fn ahead_changed(&self) -> Wait<'_> {
+        self.ahead_changed.wait()
+    }
+
     // ---- a change
 
     /// These pages are something else from now on: the one way in which a page changes.
@@ -229,6 +295,9 @@ impl VolumePages {
             }
         }
         let mut state = self.cache.state.borrow_mut();
+        if state.ahead.supersede(self.number, pages) {
+            self.ahead_changed.wake_all();
+        }
         let here = state.volumes[self.number].expect("the volume has its number");
         if here == 0 {
             return;
@@ -270,6 +339,11 @@ impl Drop for VolumePages {
 }
 
 impl State {
+    /// That are here, whatever for.
+    fn pages(&self) -> u32 {
+        self.resident.len() + self.ahead.pages()
+    }
+
     fn is_held_back(&self) -> bool {
         self.allowed_pages < self.resident.pages_max()
     }
@@ -278,8 +352,10 @@ impl State {
         if self.resident.holds(key) || self.allowed_pages == 0 {
             return;
         }
-        while self.resident.len() >= self.allowed_pages {
-            self.evict();
+        while self.pages() >= self.allowed_pages {
+            if !self.evict() {
+                return;
+            }
         }
         let queue = match self.seen.past_of(mixed(key)) {
             Some(Past::Resident) => Queue::Main,
@@ -319,6 +395,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::address::bytes_of;
 
     fn cache(pages: u64) -> MemoryCache {
         MemoryCache::new(pages * PAGE_COST_BYTES)
@@ -375,16 +452,16 @@ mod tests {
         let volume = cache.pages_of_volume();
         let others = cache.pages_of_volume();
         let changes: [&dyn Fn(); 3] =
-            [&|| volume.supersede(&(5..6)), &|| volume.forget_all(), &|| volume.switch(false)];
+            [&|| volume.supersede(&(5..6)), &|| volume.forget_all(), &|| volume.switch(false, true)];
         for change in changes {
-            volume.switch(true);
+            volume.switch(true, true);
             volume.note_read(&(5..6));
             let admission = volume.note_read(&(5..6)).expect("it was read before");
             change();
             volume.admit(&admission, &(5..6), &[1; PAGE_BYTES]);
             assert!(volume.lend(5).is_none());
         }
-        volume.switch(true);
+        volume.switch(true, true);
         let admission = volume.note_read(&(5..6)).expect("it was read before");
         others.supersede(&(5..6));
         volume.admit(&admission, &(5..6), &[2; PAGE_BYTES]);
@@ -419,7 +496,7 @@ mod tests {
         let concerned = |pages: Range<u64>| volume.concerns(&pages);
         assert!(concerned(0..REQUEST_PAGES_MAX) && !concerned(0..REQUEST_PAGES_MAX + 1));
         assert!(!concerned(PAGES_END - 1..PAGES_END) && !cache(0).pages_of_volume().concerns(&(0..1)));
-        volume.switch(false);
+        volume.switch(false, true);
         assert!(!volume.concerns(&(0..1)));
     }
 
@@ -430,10 +507,12 @@ mod tests {
         End(usize),
         Change(usize, u64, u64),
         ForgetAll(usize),
-        Switch(usize, bool),
+        Switch(usize, bool, bool),
         Resize(u64),
         Allow(u64),
         Reopen(usize),
+        Stream(usize, u64, u64),
+        Bring(usize),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -442,9 +521,11 @@ mod tests {
             10 => (0_usize..8).prop_map(Step::End),
             3 => (0_usize..3, 0_u64..50, 1_u64..40).prop_map(|(volume, page, count)| Step::Change(volume, page, count)),
             1 => (0_usize..3).prop_map(Step::ForgetAll),
-            1 => (0_usize..3, any::<bool>()).prop_map(|(volume, is_on)| Step::Switch(volume, is_on)),
-            1 => (0_u64..40).prop_map(Step::Resize),
-            1 => (0_u64..40).prop_map(Step::Allow),
+            1 => (0_usize..3, any::<bool>(), any::<bool>()).prop_map(|(volume, is_on, ahead)| Step::Switch(volume, is_on, ahead)),
+            1 => (0_u64..1200).prop_map(Step::Resize),
+            1 => (0_u64..1200).prop_map(Step::Allow),
+            3 => (0_usize..3, 0_u64..50, 1_u64..6).prop_map(|(volume, next, count)| Step::Stream(volume, next, count)),
+            3 => (0_usize..8).prop_map(Step::Bring),
             1 => (0_usize..3).prop_map(Step::Reopen),
         ];
         prop::collection::vec(step, 1..400)
@@ -454,11 +535,13 @@ mod tests {
         // proves: M2
         #[test]
         fn a_page_in_memory_is_what_it_is_below_or_it_is_not_there(steps in steps()) {
-            let cache = cache(20);
+            let cache = cache(1000);
             let mut volumes: Vec<VolumePages> = (0..3).map(|_| cache.pages_of_volume()).collect();
             let mut below: BTreeMap<(usize, u64), u8> = BTreeMap::new();
             // Reads under way: of which volume, which pages, what each has read.
             let mut reads: Vec<(usize, Range<u64>, Admission, Vec<u8>)> = Vec::new();
+            // Pieces under way: of which volume, which, what each has read.
+            let mut pieces: Vec<(usize, Wanted, Buf)> = Vec::new();
             let mut counter = 0_u8;
             for step in steps {
                 match step {
@@ -487,7 +570,20 @@ mod tests {
                         below.extend((0..90).map(|page| ((volume, page), counter)));
                         volumes[volume].forget_all();
                     }
-                    Step::Switch(volume, is_on) => volumes[volume].switch(is_on),
+                    Step::Switch(volume, is_on, ahead) => volumes[volume].switch(is_on, ahead),
+                    Step::Stream(volume, next, count) => {
+                        for wanted in volumes[volume].extend_ahead(next, count, 90) {
+                            let content = |page| [below.get(&(volume, page)).copied().unwrap_or(0); PAGE_BYTES];
+                            let mut buf = Buf::zeroed(bytes_of(&wanted.pages));
+                            buf.copy_from_slice(&wanted.pages.clone().flat_map(content).collect::<Vec<u8>>());
+                            pieces.push((volume, wanted, buf));
+                        }
+                    }
+                    Step::Bring(which) if !pieces.is_empty() => {
+                        let (volume, wanted, buf) = pieces.remove(which % pieces.len());
+                        volumes[volume].bring_ahead(&wanted, Some(buf));
+                    }
+                    Step::Bring(_) => {}
                     Step::Resize(pages) => {
                         cache.set_size(pages * PAGE_COST_BYTES);
                         while cache.shrink_some() {}
@@ -501,6 +597,7 @@ mod tests {
                         counter = counter.wrapping_add(1);
                         below.extend((0..90).map(|page| ((volume, page), counter)));
                         reads.retain(|read| read.0 != volume);
+                        pieces.retain(|piece| piece.0 != volume);
                         volumes[volume] = cache.pages_of_volume();
                     }
                 }
@@ -512,6 +609,12 @@ mod tests {
                             let expected = below.get(&(number, page)).copied().unwrap_or(0);
                             prop_assert!(buf.iter().all(|byte| *byte == expected), "page {page} of {number}");
                         }
+                    }
+                    // What is lent of a piece leaves it: one page of each volume is looked at in each step.
+                    let page = u64::from(counter) % 90;
+                    if let Found::There(buf, _) = volume.find_ahead(&(page..page + 1)) {
+                        let expected = below.get(&(number, page)).copied().unwrap_or(0);
+                        prop_assert!(buf.iter().all(|byte| *byte == expected), "page {page} ahead of {number}");
                     }
                 }
             }

@@ -60,11 +60,11 @@ impl MemoryCache {
     pub(super) fn shrink_some(&self) -> bool {
         let mut state = self.state.borrow_mut();
         for _ in 0..PAGES_PER_TURN {
-            if state.resident.len() <= state.allowed_pages || !state.evict() {
+            if state.pages() <= state.allowed_pages || !(state.ahead.drop_oldest() || state.evict()) {
                 break;
             }
         }
         let released = state.buffers.release_pages(PAGES_PER_TURN);
-        released == PAGES_PER_TURN || state.resident.len() > state.allowed_pages
+        released == PAGES_PER_TURN || state.pages() > state.allowed_pages
     }
 }

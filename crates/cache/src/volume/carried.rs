@@ -11,7 +11,7 @@ use std::time::Duration;
 use hotset_block::sync::Promise;
 use hotset_block::{Buf, Env};
 
-use crate::address::{BlockKey, VolumeIndex, bytes_of};
+use crate::address::{BlockKey, VolumeIndex, bytes_of, bytes_within};
 use crate::clean::fills::Fill;
 use crate::members::records::to_buf;
 use crate::pool::PoolInner;
@@ -20,7 +20,7 @@ use crate::volume::{Attached, VolumeInner};
 
 /// A host waits so long for what is read with its pages, and then reads them by themselves: a disk may be trying to read a bad
 /// sector that the host did not ask for.
-const WIDE_READ_LIMIT: Duration = Duration::from_secs(1);
+pub(super) const WIDE_READ_LIMIT: Duration = Duration::from_secs(1);
 
 impl<E: Env> VolumeInner<E> {
     /// Reads the pages of a miss together with those of its blocks that are hot, which come into the cache by that. `None`: no
@@ -75,10 +75,4 @@ impl<E: Env> VolumeInner<E> {
 fn widened<E: Env>(pool: &PoolInner<E>, pages: &Range<u64>, fills: &[Rc<Fill>]) -> Range<u64> {
     let blocks = fills.iter().map(|fill| pool.filler.pages_of_block(fill.key()));
     blocks.fold(pages.clone(), |wide, block| wide.start.min(block.start)..wide.end.max(block.end))
-}
-
-/// Where the bytes of some pages are among those of others.
-pub(super) fn bytes_within(wide: &Range<u64>, pages: &Range<u64>) -> Range<usize> {
-    let start = bytes_of(&(wide.start..pages.start));
-    start..start + bytes_of(pages)
 }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::address::bucket;
+use crate::address::{bucket, touch};
 
 /// Pages of a word.
 const WORD_PAGES: u64 = 64;
@@ -140,10 +140,6 @@ impl HeldPages {
     fn home(&self, word: u64) -> usize {
         bucket(word.wrapping_mul(0x9e37_79b9_7f4a_7c15), self.cells.len())
     }
-}
-
-pub(super) fn touch(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
 }
 
 fn is_long(pages: &Range<u64>) -> bool {

@@ -9,7 +9,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::volume::held_pages::{HeldPages, touch, words_in_short};
+use crate::address::touch;
+use crate::volume::held_pages::{HeldPages, words_in_short};
 
 /// The locks of a volume. A handle: cloning it is cheap.
 #[derive(Clone, Default)]

@@ -21,6 +21,7 @@ pub(crate) mod fill;
 pub(crate) mod identity;
 pub(crate) mod in_log;
 pub(crate) mod read;
+mod read_ahead;
 pub(crate) mod relocate;
 pub(crate) mod replace_lost;
 pub(crate) mod route;
@@ -201,7 +202,7 @@ impl<E: Env> Volume<E> {
         memory: &MemoryCache,
     ) -> Self {
         let memory = memory.pages_of_volume();
-        memory.switch(spec.settings.memory_cache);
+        memory.switch(spec.settings.memory_cache, spec.settings.read_ahead);
         let inner = VolumeInner {
             env,
             spec: RefCell::new(spec),
@@ -484,7 +485,7 @@ impl<E: Env> Volume<E> {
             attached.pool.attachments.record_settings(attached.index, settings).await?;
         }
         volume.spec.borrow_mut().settings = settings;
-        volume.memory.switch(settings.memory_cache);
+        volume.memory.switch(settings.memory_cache, settings.read_ahead);
         if let Some(attached) = attached {
             attached.pool.shares.apply_share(attached.index, &settings);
             attached.pool.wake_cleaner();

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use futures_util::future::{Either, join_all, select};
 use hotset_block::{Buf, BufPool, ByteRange, Env, PAGE_BYTES};
 
-use crate::address::{BlockKey, SlotIndex, VolumeIndex, bytes_of, pages_of};
+use crate::address::{BlockKey, SlotIndex, VolumeIndex, bytes_of, bytes_within, pages_of};
 use crate::clean::BlockLookup;
 use crate::clean::read_slot::Brought;
 use crate::config::PAGE;
@@ -21,7 +21,6 @@ use crate::members::records::to_buf;
 use crate::memory_cache::Admission;
 use crate::pool::PoolInner;
 use crate::volume::backing::HostsTurn;
-use crate::volume::carried::bytes_within;
 use crate::volume::cleaner::joined;
 use crate::volume::{Attached, VolumeInner};
 
@@ -104,12 +103,19 @@ impl<E: Env> VolumeInner<E> {
     pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
         let attached = self.place()?;
         let pages = pages_of(range);
-        let in_memory = self.memory.concerns(&pages);
-        if attached.is_none() && !in_memory {
+        let (in_memory, reads_ahead) = (self.memory.concerns(&pages), self.memory.reads_ahead());
+        if attached.is_none() && !in_memory && !reads_ahead {
             return self.read_backing(range, destination).await;
         }
         let cutoff = self.spec.borrow().settings.read_cutoff_bytes;
         let is_of_stream = self.streams_past(range, &self.read_streams, cutoff);
+        if is_of_stream
+            && reads_ahead
+            && let Some(buf) = Box::pin(self.read_ahead_of(range)).await
+        {
+            add(&self.stats.bypassed_reads, u64::from(attached.is_some()));
+            return Ok(destination.filled_with(buf));
+        }
         if !in_memory {
             return self.read_below(attached, range, destination, is_of_stream).await;
         }
@@ -193,7 +199,12 @@ impl<E: Env> VolumeInner<E> {
         destination: Destination,
         is_of_stream: bool,
     ) -> Result<Buf, Error> {
-        let Some(attached) = attached else { return self.read_backing(range, destination).await };
+        let Some(attached) = attached else {
+            if is_of_stream {
+                self.extend_ahead(range);
+            }
+            return self.read_backing(range, destination).await;
+        };
         let pages = pages_of(range);
         let streaming = is_of_stream || !self.spec.borrow().settings.read_cache;
         match attached.pool.plan(attached.index, &pages) {
@@ -211,6 +222,9 @@ impl<E: Env> VolumeInner<E> {
             Plan::Miss if !streaming => Box::pin(self.read_miss(&attached, &pages, range, destination)).await,
             Plan::Miss | Plan::Mixed(_) => {
                 add(&self.stats.bypassed_reads, 1);
+                if is_of_stream {
+                    self.extend_ahead(range);
+                }
                 self.read_backing(range, destination).await
             }
         }
@@ -493,7 +507,7 @@ impl<E: Env> VolumeInner<E> {
 }
 
 /// The request's part of a buffer of whole pages.
-fn within_pages(buf: Buf, pages: &Range<u64>, range: ByteRange) -> Buf {
+pub(super) fn within_pages(buf: Buf, pages: &Range<u64>, range: ByteRange) -> Buf {
     let skip = usize::try_from(range.start - pages.start * PAGE).expect("less than a page");
     buf.narrow(skip, usize::try_from(range.length()).expect("a request fits in memory"))
 }

@@ -66,6 +66,8 @@ pub(crate) struct VolumeRecord {
     pub(crate) read_cache: bool,
     #[serde(default = "default_memory_cache")]
     pub(crate) memory_cache: bool,
+    #[serde(default = "default_read_ahead")]
+    pub(crate) read_ahead: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dirty_cap: Option<Share>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,6 +88,10 @@ fn default_memory_cache() -> bool {
     VolumeSettings::default().memory_cache
 }
 
+fn default_read_ahead() -> bool {
+    VolumeSettings::default().read_ahead
+}
+
 impl VolumeRecord {
     pub(crate) fn of(spec: &VolumeSpec) -> Self {
         Self {
@@ -98,6 +104,7 @@ impl VolumeRecord {
             write_mode: words::write_mode(spec.settings.write_mode),
             read_cache: spec.settings.read_cache,
             memory_cache: spec.settings.memory_cache,
+            read_ahead: spec.settings.read_ahead,
             dirty_cap: spec.settings.dirty_cap.map(words::share),
             cache_min: spec.settings.cache_min.map(words::share),
             cache_max: spec.settings.cache_max.map(words::share),
@@ -113,6 +120,7 @@ impl VolumeRecord {
             write_mode: words::engine_write_mode(self.write_mode),
             read_cache: self.read_cache,
             memory_cache: self.memory_cache,
+            read_ahead: self.read_ahead,
             dirty_cap: self.dirty_cap.and_then(words::engine_share),
             cache_min: self.cache_min.and_then(words::engine_share),
             cache_max: self.cache_max.and_then(words::engine_share),

@@ -366,6 +366,7 @@ fn merged(now: VolumeSettings, set: VolumeSet) -> VolumeSettings {
         write_mode: set.write_mode.map_or(now.write_mode, words::engine_write_mode),
         read_cache: set.read_cache.unwrap_or(now.read_cache),
         memory_cache: set.memory_cache.unwrap_or(now.memory_cache),
+        read_ahead: set.read_ahead.unwrap_or(now.read_ahead),
         dirty_cap: set.dirty_cap.map_or(now.dirty_cap, words::engine_share),
         cache_min: set.cache_min.map_or(now.cache_min, words::engine_share),
         cache_max: set.cache_max.map_or(now.cache_max, words::engine_share),

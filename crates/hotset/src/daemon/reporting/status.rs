@@ -617,6 +617,7 @@ pub(crate) fn bare_volume(name: String, backing: String, settings: VolumeSetting
         effective_write_mode: api::WriteMode::WriteAround,
         read_cache: settings.read_cache,
         memory_cache: settings.memory_cache,
+        read_ahead: settings.read_ahead,
         dirty_cap: settings.dirty_cap.map(words::share),
         cache_min: settings.cache_min.map(words::share),
         cache_max: settings.cache_max.map(words::share),

@@ -1,0 +1,137 @@
+//! Reads that the memory cache answers (requirement M4), and streams that are read ahead into it.
+
+use anyhow::{Result, bail};
+
+use super::Bench;
+use super::clients::{Export, Load, Pattern, batching, fio_file, fio_nbd};
+use super::daemon::{Daemon, QemuNbd};
+use super::figure::Figure;
+use super::rounds::{Rounds, iops, mb_per_second, median_us};
+
+/// What is read fits in memory as a whole.
+const HOT_BYTES: u64 = 256 << 20;
+/// A quarter of that does: what is read is four times as much.
+const SMALL_MEMORY: &str = "64M";
+const SSD_BYTES: u64 = 1 << 30;
+const ARRAY_BYTES: u64 = 1 << 30;
+/// Each page is read twice before it is in memory; and as often as this all of them may have to be read.
+const WARMINGS_MAX: u64 = 8;
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
+    let mut figures = hits(bench)?;
+    figures.push(larger_set(bench)?);
+    figures.push(streams(bench)?);
+    Ok(figures)
+}
+
+fn hits(bench: &Bench) -> Result<Vec<Figure>> {
+    let raw = bench.scratch.written_file("memory-raw", HOT_BYTES)?;
+    let (daemon, ssd, [hot, cold]) = cached_twice(bench, "memory-hits", "1G")?;
+    let qemu = QemuNbd::start_in_page_cache(bench, &raw)?;
+    let load = Load::random_4k(128, bench.seconds, HOT_BYTES);
+    warm(bench, &daemon, &hot)?;
+    let deep = Rounds::run(
+        bench.rounds,
+        &[
+            Box::new(|| batching(&bench.release, &hot, load)),
+            Box::new(|| fio_file(&raw, load)),
+            Box::new(|| fio_nbd(&hot, load)),
+            Box::new(|| fio_nbd(&qemu.export, load)),
+        ],
+    )?;
+    let load = Load::random_4k(1, bench.seconds, HOT_BYTES);
+    let single = Rounds::run(
+        bench.rounds,
+        &[Box::new(|| batching(&bench.release, &cold, load)), Box::new(|| batching(&bench.release, &hot, load))],
+    )?;
+    drop((daemon, qemu));
+    bench.scratch.remove(&[&raw, &ssd])?;
+    Ok(vec![
+        deep.ratio("memory hits, 4 KiB, depth 128: our client / fio on the SSD file", "IOPS", iops, (0, 1), 3.0),
+        deep.ratio(
+            "memory hits, 4 KiB, depth 128: fio / qemu-nbd with the file in the page cache",
+            "IOPS",
+            iops,
+            (2, 3),
+            1.5,
+        ),
+        single.ratio("depth 1: latency of an SSD hit / of a memory hit", "us", median_us, (0, 1), 1.5),
+    ])
+}
+
+/// A set four times the memory cache, all of it on the SSD.
+fn larger_set(bench: &Bench) -> Result<Figure> {
+    let (daemon, ssd, [with, without]) = cached_twice(bench, "memory-set", SMALL_MEMORY)?;
+    let load = Load { pattern: Pattern::Zipf, ..Load::random_4k(128, bench.seconds, HOT_BYTES) };
+    // The queues have seen the whole of it by then.
+    fio_nbd(&with, Load { seconds: 2 * bench.seconds, ..load })?;
+    let rounds = Rounds::run(bench.rounds, &[Box::new(|| fio_nbd(&with, load)), Box::new(|| fio_nbd(&without, load))])?;
+    drop(daemon);
+    bench.scratch.remove(&[&ssd])?;
+    Ok(rounds.ratio("a set of 4 x the memory cache, zipf 1.1, fio: memory cache on / off", "IOPS", iops, (0, 1), 1.3))
+}
+
+/// On an emulated array, without an SSD.
+fn streams(bench: &Bench) -> Result<Figure> {
+    let daemon = Daemon::start_with(bench, "memory-streams", &["--memory-cache", "256M"])?;
+    let stores = ["ahead", "plain"].map(|name| bench.scratch.store_in_memory(&format!("{name}-array"), ARRAY_BYTES));
+    let [ahead_store, plain_store] = stores;
+    let (ahead_store, plain_store) = (ahead_store?, plain_store?);
+    let array = |store: &std::path::Path| format!("emulated:preset=b1,size=1G,file={}", store.display());
+    let ahead = daemon.create_volume("ahead", &array(&ahead_store))?;
+    let plain = daemon.create_volume("plain", &array(&plain_store))?;
+    daemon.verb(&["volume", "set", "plain", "read-ahead=off"])?;
+    let load = Load { depth: 1, ..Load::sequential_1m(bench.seconds, ARRAY_BYTES) };
+    let rounds = Rounds::run(
+        bench.rounds,
+        &[Box::new(|| batching(&bench.release, &ahead, load)), Box::new(|| batching(&bench.release, &plain, load))],
+    )?;
+    drop(daemon);
+    bench.scratch.remove(&[&ahead_store, &plain_store])?;
+    Ok(rounds.ratio(
+        "1 MiB sequential reads at depth 1, emulated array: read ahead / not",
+        "MB/s",
+        mb_per_second,
+        (0, 1),
+        1.5,
+    ))
+}
+
+/// Two volumes that are on the SSD as a whole; the first has pages in memory, too.
+fn cached_twice(bench: &Bench, name: &str, memory: &str) -> Result<(Daemon, std::path::PathBuf, [Export; 2])> {
+    let daemon = Daemon::start_with(bench, name, &["--memory-cache", memory])?;
+    let ssd = daemon.create_pool(bench, name, SSD_BYTES, &["--populate-on-read", "1"])?;
+    daemon.set_fetch_rate(name, "high")?;
+    let volume = |volume: &str| -> Result<Export> {
+        let backing = bench.scratch.written_file(&format!("{name}-{volume}"), HOT_BYTES)?;
+        let export = daemon.create_volume(volume, &backing.to_string_lossy())?;
+        daemon.enable_cache(volume, name)?;
+        daemon.verb(&["volume", "set", volume, "read-cutoff=off"])?;
+        for _ in 0..WARMINGS_MAX {
+            batching(&bench.release, &export, Load::sequential_1m(bench.seconds, HOT_BYTES))?;
+            // Exact: both are whole numbers far below 2^53.
+            if daemon.counters(volume)?.cached_bytes.total_cmp(&f64::from(256_u32 << 20)).is_ge() {
+                return Ok(export);
+            }
+        }
+        bail!("{volume} is not in the cache after it was read {WARMINGS_MAX} times")
+    };
+    let exports = [volume("with")?, volume("without")?];
+    daemon.verb(&["volume", "set", "without", "memory-cache=off"])?;
+    Ok((daemon, ssd, exports))
+}
+
+/// Reads until memory answers everything.
+fn warm(bench: &Bench, daemon: &Daemon, export: &Export) -> Result<()> {
+    let load = Load::random_4k(128, bench.seconds, HOT_BYTES);
+    for _ in 0..WARMINGS_MAX {
+        let memory_hits = || daemon.number("volume", &export.name, &["stats", "memory_hits"]);
+        let reads = || daemon.number("volume", &export.name, &["stats", "reads"]);
+        let before = (memory_hits()?, reads()?);
+        batching(&bench.release, export, load)?;
+        if (memory_hits()? - before.0) / (reads()? - before.1).max(1.0) > 0.999 {
+            return Ok(());
+        }
+    }
+    bail!("memory does not answer all reads of {} after {WARMINGS_MAX} rounds", export.name)
+}
