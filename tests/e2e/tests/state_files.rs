@@ -313,6 +313,23 @@ impl Drop for Mounted {
     }
 }
 
+/// Writes to its file system wait until this goes.
+struct Frozen(String);
+
+impl Frozen {
+    fn at(directory: &Path) -> Self {
+        let at = directory.display().to_string();
+        tools::succeed("fsfreeze", &["--freeze", &at]);
+        Self(at)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        tools::run("fsfreeze", &["--unfreeze", &self.0]);
+    }
+}
+
 /// All files at once; with `HOTSET_STATE_FILES=each`, also each by itself.
 fn survives_all(fault: Fault) {
     survives(fault, FILES.to_vec());
@@ -349,4 +366,37 @@ fn pipes_in_the_place_of_state_files_end_nothing_and_all_goes_on_without_them() 
 #[test]
 fn noise_in_state_files_ends_nothing_and_all_goes_on_when_they_are_as_they_were() {
     survives_all(Fault::Noise);
+}
+
+// proves: F12
+#[test]
+fn a_state_directory_that_hangs_locks_nobody_out() {
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    let directory = daemon.site.path("state");
+    fs::create_dir(&directory).expect("a folder can be made");
+    let image = daemon.site.blank("state.img", 64 * MIB).display().to_string();
+    tools::succeed("mke2fs", &["-q", "-F", "-t", "ext4", &image]);
+    if !tools::run("mount", &["-o", "loop", &image, &directory.display().to_string()]).status.success() {
+        return skip("nobody may mount a file system here (needs root)");
+    }
+    let _mounted = Mounted(directory.clone());
+    daemon.launch();
+    daemon.make_read_write_pool(&[24, 24], "");
+    let backing = daemon.site.blank("a", MIB);
+    daemon.ok(&format!("volume create a --backing {} --pool p", backing.display()));
+    is_well(&daemon);
+    let frozen = Frozen::at(&directory);
+    let mut host = daemon.client("a");
+    host.write(0, &[7; 4096]).expect("it is written");
+    // Also the record that each of these tries to write is waited for by nobody else.
+    for arguments in ["token create t --role view", "volume rename a b", "volume list"] {
+        attempt(&daemon, arguments);
+    }
+    is_told(&daemon, Fault::Full);
+    let told = daemon.json("status")["conditions"].to_string();
+    assert!(told.contains("has not answered for"), "{told}");
+    assert_eq!(host.read(0, 4096).expect("it is read"), [7; 4096]);
+    drop((host, frozen));
+    is_well(&daemon);
+    assert!(daemon.stop().success());
 }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::conversion::Conversion;
 use super::register::HostErrors;
 use super::smart::Ledger;
+use crate::answering::Answering;
 use crate::paths::{EVENTS, POOLS, files_of_pools};
 use crate::predecessor::{lock_with_retries, wait_for_files};
 use crate::state_file::{self, remove_if_there};
@@ -294,6 +295,7 @@ pub(crate) struct StateDirectory {
     path: PathBuf,
     /// Records that could not be read, nor be set aside.
     in_the_way: Mutex<BTreeSet<&'static str>>,
+    answering: Answering,
     /// Holds the lock as long as it is open.
     _lock: File,
 }
@@ -308,7 +310,7 @@ impl StateDirectory {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(path.join(POOLS)).map_err(context)?;
         let lock = lock(path)?;
-        Ok(Self { path: path.to_owned(), in_the_way: Mutex::default(), _lock: lock })
+        Ok(Self { path: path.to_owned(), in_the_way: Mutex::default(), answering: Answering::default(), _lock: lock })
     }
 
     /// Waits a moment for the files that a daemon which was just killed may still hold.
@@ -327,7 +329,7 @@ impl StateDirectory {
 
     /// The records of all pools. One that cannot be read is an error by itself and hides no other.
     pub(crate) fn pools(&self) -> io::Result<Vec<Result<PoolRecord, String>>> {
-        files_of_pools(&self.path, "json").map(|paths| paths.iter().map(|path| read_record(path)).collect())
+        self.files_of_pools("json").map(|paths| paths.iter().map(|path| self.read_record(path)).collect())
     }
 
     /// Checks that what is on record of a pool of this name, if anything is, can be read.
@@ -336,7 +338,7 @@ impl StateDirectory {
     /// Its record cannot be read: nothing may take its place.
     pub(crate) fn check_record_of(&self, name: &PoolName) -> Result<(), String> {
         let path = self.path.join(POOLS).join(format!("{name}.json"));
-        read_if_there::<PoolRecord>(&path).map(drop).map_err(|error| {
+        self.read_if_there::<PoolRecord>(&path).map(drop).map_err(|error| {
             format!(
                 "pool {name} is on record, and the record cannot be read: {error}; what was taken from the pool, and which of \
                  its SSDs failed, may be on record there alone: bring the file back as it was and restart, or, if there is \
@@ -345,52 +347,60 @@ impl StateDirectory {
         })
     }
 
+    /// Whether there is one; where that cannot be said, there may be.
     pub(crate) fn has_record_of(&self, name: &PoolName) -> bool {
-        self.path.join(POOLS).join(format!("{name}.json")).exists()
+        let path = self.path.join(POOLS).join(format!("{name}.json"));
+        self.answering.within(move || Ok(path.exists())).unwrap_or(true)
     }
 
     pub(crate) fn write_pool(&self, record: &PoolRecord) -> io::Result<()> {
-        write_record(&self.path.join(POOLS), &format!("{}.json", record.name), record.kind.version(), record)
+        self.write_record(self.path.join(POOLS), format!("{}.json", record.name), record.kind.version(), record)
     }
 
     /// Forgets a pool: its record first, then its member file, which means nothing without it.
     pub(crate) fn remove_pool(&self, name: &PoolName) -> io::Result<()> {
-        let pools = self.path.join(POOLS);
-        remove_if_there(&pools.join(format!("{name}.json")))?;
-        remove_if_there(&self.member(name))?;
-        File::open(&pools)?.sync_all()
+        let (pools, member) = (self.path.join(POOLS), self.member(name));
+        let record = pools.join(format!("{name}.json"));
+        self.answering.within(move || {
+            remove_if_there(&record)?;
+            remove_if_there(&member)?;
+            File::open(&pools)?.sync_all()
+        })
     }
 
     /// The conversions that were begun, by pool. One that cannot be read is an error by itself and hides no other.
     pub(crate) fn conversions(&self) -> io::Result<BTreeMap<String, Result<Conversion, String>>> {
-        let paths = files_of_pools(&self.path, "convert")?;
+        let paths = self.files_of_pools("convert")?;
         let pool_of = |path: &PathBuf| path.file_stem().map(|name| name.to_string_lossy().into_owned());
-        Ok(paths.iter().filter_map(|path| Some((pool_of(path)?, read_record(path)))).collect())
+        Ok(paths.iter().filter_map(|path| Some((pool_of(path)?, self.read_record(path)))).collect())
     }
 
     pub(crate) fn write_conversion(&self, conversion: &Conversion) -> io::Result<()> {
-        write_record(&self.path.join(POOLS), &format!("{}.convert", conversion.pool), VERSION, conversion)
+        self.write_record(self.path.join(POOLS), format!("{}.convert", conversion.pool), VERSION, conversion)
     }
 
     pub(crate) fn remove_conversion(&self, pool: &str) -> io::Result<()> {
         let pools = self.path.join(POOLS);
-        remove_if_there(&pools.join(format!("{pool}.convert")))?;
-        File::open(&pools)?.sync_all()
+        let record = pools.join(format!("{pool}.convert"));
+        self.answering.within(move || {
+            remove_if_there(&record)?;
+            File::open(&pools)?.sync_all()
+        })
     }
 
     /// The uncached volumes. A missing file means none.
     pub(crate) fn volumes(&self) -> Result<Vec<VolumeRecord>, String> {
-        read_if_there::<Volumes>(&self.path.join("volumes.json")).map(|file| file.volumes)
+        self.read_if_there::<Volumes>(&self.path.join("volumes.json")).map(|file| file.volumes)
     }
 
     pub(crate) fn write_volumes(&self, volumes: &[VolumeRecord]) -> io::Result<()> {
-        write_record(&self.path, "volumes.json", VERSION_OF_READ_POOLS, &Volumes { volumes: volumes.to_vec() })
+        self.write_in("volumes.json", VERSION_OF_READ_POOLS, &Volumes { volumes: volumes.to_vec() })
     }
 
     /// UUIDs of pools that were deleted while they were offline, with the dirty data that their SSDs may hold. A missing file
     /// means none.
     pub(crate) fn forgotten_pools(&self) -> Result<Vec<String>, String> {
-        read_if_there::<ForgottenPools>(&self.path.join("forgotten.json")).map(|file| file.uuids)
+        self.read_if_there::<ForgottenPools>(&self.path.join("forgotten.json")).map(|file| file.uuids)
     }
 
     /// From here on nothing that the SSDs of this pool hold is dirty data of a volume.
@@ -398,17 +408,17 @@ impl StateDirectory {
         let mut uuids = self.forgotten_pools()?;
         uuids.retain(|known| known != uuid);
         uuids.push(uuid.to_owned());
-        write_record(&self.path, "forgotten.json", VERSION_OF_READ_POOLS, &ForgottenPools { uuids })
+        self.write_in("forgotten.json", VERSION_OF_READ_POOLS, &ForgottenPools { uuids })
             .map_err(|error| format!("state directory {}: {error}", self.path.display()))
     }
 
     /// The tokens of the API. A missing file means none.
     pub(crate) fn tokens<T: DeserializeOwned>(&self) -> Result<Vec<T>, String> {
-        read_if_there::<TokenRecords<T>>(&self.path.join("tokens.json")).map(|file| file.tokens)
+        self.read_if_there::<TokenRecords<T>>(&self.path.join("tokens.json")).map(|file| file.tokens)
     }
 
     pub(crate) fn write_tokens<T: Clone + Serialize>(&self, tokens: &[T]) -> io::Result<()> {
-        write_record(&self.path, "tokens.json", VERSION_OF_READ_POOLS, &TokenRecords { tokens: tokens.to_vec() })
+        self.write_in("tokens.json", VERSION_OF_READ_POOLS, &TokenRecords { tokens: tokens.to_vec() })
     }
 
     /// What was written to which SSD. Begun anew if it cannot be read.
@@ -468,9 +478,9 @@ impl StateDirectory {
     /// A missing file means that nothing is remembered; so does one that cannot be read, which is kept beside.
     fn read_or_begin_anew<T: DeserializeOwned + Default>(&self, name: &'static str) -> T {
         let path = self.path.join(name);
-        read_if_there(&path).unwrap_or_else(|error| {
+        self.read_if_there(&path).unwrap_or_else(|error| {
             tracing::warn!("{error}; this record begins anew");
-            if let Err(error) = state_file::set_aside(&path) {
+            if let Err(error) = self.set_aside(path.clone()) {
                 tracing::warn!("{}: it cannot be set aside: {error}", path.display());
                 self.in_the_way().insert(name);
             }
@@ -481,10 +491,48 @@ impl StateDirectory {
     /// What could not be read is not overwritten.
     fn write_begun_anew<T: Serialize>(&self, name: &'static str, content: &T) -> io::Result<()> {
         if self.in_the_way().contains(name) {
-            state_file::set_aside(&self.path.join(name))?;
+            self.set_aside(self.path.join(name))?;
             self.in_the_way().remove(name);
         }
-        write_record(&self.path, name, VERSION_OF_READ_POOLS, content)
+        self.write_in(name, VERSION_OF_READ_POOLS, content)
+    }
+
+    fn write_in<T: Serialize>(&self, name: &str, version: u32, content: &T) -> io::Result<()> {
+        self.write_record(self.path.clone(), name.to_owned(), version, content)
+    }
+
+    fn write_record<T: Serialize>(
+        &self,
+        directory: PathBuf,
+        name: String,
+        version: u32,
+        content: &T,
+    ) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(&Versioned { version, content })?;
+        self.answering.within(move || state_file::replace(&directory, &name, &text))
+    }
+
+    fn set_aside(&self, path: PathBuf) -> io::Result<PathBuf> {
+        self.answering.within(move || state_file::set_aside(&path))
+    }
+
+    fn files_of_pools(&self, extension: &'static str) -> io::Result<Vec<PathBuf>> {
+        let directory = self.path.clone();
+        self.answering.within(move || files_of_pools(&directory, extension))
+    }
+
+    fn read_record<T: DeserializeOwned>(&self, path: &Path) -> Result<T, String> {
+        self.read_if_any(path)?.ok_or_else(|| format!("{}: it is not there", path.display()))
+    }
+
+    /// A missing file means that there is nothing yet.
+    fn read_if_there<T: DeserializeOwned + Default>(&self, path: &Path) -> Result<T, String> {
+        self.read_if_any(path).map(Option::unwrap_or_default)
+    }
+
+    fn read_if_any<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, String> {
+        let there = path.to_owned();
+        record_in(path, self.answering.within(move || state_file::read(&there)))
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
@@ -494,8 +542,11 @@ impl StateDirectory {
 
     /// Records that were begun anew, as long as what could not be read is still there; and what is not known for that.
     pub(crate) fn begun_anew(&self) -> io::Result<Vec<String>> {
-        let names = fs::read_dir(&self.path)?.map(|entry| entry.map(|entry| entry.file_name()));
-        let there = names.collect::<io::Result<Vec<_>>>()?;
+        let directory = self.path.clone();
+        let there = self.answering.within(move || {
+            let names = fs::read_dir(&directory)?.map(|entry| entry.map(|entry| entry.file_name()));
+            names.collect::<io::Result<Vec<_>>>()
+        })?;
         let mut told = Vec::new();
         for (name, what) in BEGUN_ANEW {
             let aside = format!("{name}{}", state_file::BROKEN);
@@ -510,11 +561,13 @@ impl StateDirectory {
     /// Fails where a record of some size could not be written now. Leaves nothing behind.
     pub(crate) fn try_to_write(&self) -> io::Result<()> {
         let path = self.path.join("probe");
-        remove_if_there(&path)?;
-        let mut file = state_file::open(&path, OpenOptions::new().write(true).create_new(true))?;
-        let written = file.write_all(&[0; PROBE_BYTES]);
-        let removed = remove_if_there(&path);
-        written.and(removed)
+        self.answering.within(move || {
+            remove_if_there(&path)?;
+            let mut file = state_file::open(&path, OpenOptions::new().write(true).create_new(true))?;
+            let written = file.write_all(&[0; PROBE_BYTES]);
+            let removed = remove_if_there(&path);
+            written.and(removed)
+        })
     }
 
     /// The state directory's copy of a pool: the pool's member beside its SSDs.
@@ -524,7 +577,8 @@ impl StateDirectory {
 
     /// Fails if the state directory's copy of a pool is no file that can be written; one that is not there can be made.
     pub(crate) fn check_member(&self, name: &PoolName) -> io::Result<()> {
-        match state_file::open(&self.member(name), OpenOptions::new().read(true).write(true)) {
+        let path = self.member(name);
+        match self.answering.within(move || state_file::open(&path, OpenOptions::new().read(true).write(true))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Ok(_) | Err(_) => Ok(()),
         }
@@ -533,8 +587,10 @@ impl StateDirectory {
     /// Makes the member file anew, knowing nothing: what the pool's SSDs hold is not believed at its next open.
     pub(crate) fn reset_member(&self, name: &PoolName) -> io::Result<()> {
         let path = self.member(name);
-        remove_if_there(&path)?;
-        hotset_block::create_image(&path, STATE_BYTES, &mut |_| ())
+        self.answering.within(move || {
+            remove_if_there(&path)?;
+            hotset_block::create_image(&path, STATE_BYTES, &mut |_| ())
+        })
     }
 }
 
@@ -600,15 +656,9 @@ fn in_use(directory: &Path, file: &mut File) -> String {
     )
 }
 
-fn read_record<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let there = read_if_any(path)?;
-    there.ok_or_else(|| format!("{}: it is not there", path.display()))
-}
-
-/// `None`: there is no such file.
-fn read_if_any<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
-    let text = state_file::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let Some(text) = text else { return Ok(None) };
+/// What is on record there, by what was read. `None`: there is no such file.
+fn record_in<T: DeserializeOwned>(path: &Path, text: io::Result<Option<Vec<u8>>>) -> Result<Option<T>, String> {
+    let Some(text) = text.map_err(|error| format!("{}: {error}", path.display()))? else { return Ok(None) };
     let version: Result<serde_json::Value, _> = serde_json::from_slice(&text);
     let found = version.as_ref().ok().and_then(|value| value.get("version")?.as_u64());
     if found.is_some_and(|found| found > u64::from(VERSION)) {
@@ -620,12 +670,7 @@ fn read_if_any<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
 
 /// A missing file means that there is nothing yet.
 fn read_if_there<T: DeserializeOwned + Default>(path: &Path) -> Result<T, String> {
-    read_if_any(path).map(Option::unwrap_or_default)
-}
-
-fn write_record<T: Serialize>(directory: &Path, name: &str, version: u32, content: &T) -> io::Result<()> {
-    let text = serde_json::to_vec_pretty(&Versioned { version, content })?;
-    state_file::replace(directory, name, &text)
+    record_in(path, state_file::read(path)).map(Option::unwrap_or_default)
 }
 
 #[cfg(test)]
