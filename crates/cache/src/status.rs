@@ -251,6 +251,12 @@ impl SsdStatus {
     pub(crate) fn is_missed(&self) -> bool {
         self.missing || self.failed
     }
+
+    /// It failed in a way that does not pass: it is not taken back by itself, in this run or another. What is silent may answer again,
+    /// and what is write-protected or lacks space may take writes again.
+    pub fn has_failed_for_good(&self) -> bool {
+        self.failed && !self.silent && !self.refuses.is_some_and(Refusal::may_pass)
+    }
 }
 
 /// An SSD that failed in an earlier run.

@@ -177,7 +177,14 @@ fn ssds_that_could_only_be_opened_to_be_read_are_in_use_again_when_they_can_be_w
     scene.work(2);
     assert_eq!(scene.states(), ["read-only", "read-only"]);
     scene.expect_drained();
+    // Started and stopped before it has found out more of them than that they are not in use.
+    assert!(scene.daemon.stop().success());
+    scene.daemon.launch();
+    let pool = scene.daemon.json("pool show p");
+    assert!(pool["action"].as_str().is_some_and(|action| action.contains("by itself")), "{pool}");
+    assert!(scene.daemon.stop().success());
     mount.remount("rw");
+    scene.daemon.launch();
     scene.expect_all_well();
     scene.work(3);
     assert_eq!(scene.daemon.stat("v", "errors"), 0);

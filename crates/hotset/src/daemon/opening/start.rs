@@ -439,7 +439,7 @@ impl Opening {
         let mut notes = Vec::new();
         let mut left = Vec::new();
         for ssd in record.ssds.iter().filter(|ssd| !online(ssd)) {
-            let failed = status.ssds.iter().find(|own| own.failed && uuid(own.uuid) == ssd.uuid);
+            let failed = status.ssds.iter().find(|own| own.has_failed_for_good() && uuid(own.uuid) == ssd.uuid);
             let why = if failed.is_some() { "failed" } else { "was missing" };
             let text = format!("SSD {} {why} at the start and has left the pool; it is not believed again", ssd.path);
             notes.push(Note { ssd: ssd.uuid.clone(), text });

@@ -29,6 +29,8 @@ pub(crate) struct PoolFacts<'a> {
     pub(crate) ssds_silent: usize,
     /// SSDs that failed or are missing, and have no successor.
     pub(crate) ssds_gone: usize,
+    /// SSDs out of use that are taken back by themselves: when they are there, answer, or take writes again.
+    pub(crate) ssds_returnable: usize,
     /// All of it is flushed, to be deleted or converted.
     pub(crate) flushed_for: Option<FlushPurpose>,
     /// Copies are made of what has lost one.
@@ -68,6 +70,10 @@ pub(crate) fn pool(facts: PoolFacts<'_>) -> Condition<PoolState, Health> {
     }
     if facts.ssds_online == 0 {
         let action = match kind {
+            PoolKind::Read | PoolKind::ReadWrite if facts.ssds_returnable > 0 => {
+                "see to its SSDs: that they are connected, answer and can be written; all goes on by itself then"
+                    .to_owned()
+            }
             PoolKind::Read => {
                 format!("`hotset pool add-ssd {name} --ssd PATH` gives it SSDs again, and it caches anew")
             }
@@ -337,6 +343,7 @@ mod tests {
         ssds_online: 3,
         ssds_silent: 0,
         ssds_gone: 0,
+        ssds_returnable: 0,
         flushed_for: None,
         rebuilding: false,
         write_caching_off: false,
@@ -379,6 +386,13 @@ mod tests {
                 "one machine uses the pool",
             ),
             ("no SSD", PoolFacts { ssds_online: 0, health: Failed, ..read }, PoolState::Online, Failed, "add-ssd p"),
+            (
+                "no SSD now",
+                PoolFacts { ssds_online: 0, ssds_returnable: 1, health: Failed, ..POOL },
+                PoolState::Online,
+                Failed,
+                "by itself",
+            ),
             (
                 "an SSD of a read pool is gone",
                 PoolFacts { ssds_gone: 1, health: Degraded, ..read },

@@ -474,6 +474,7 @@ fn pool_facts(status: &PoolStatus, missed_at_start: usize) -> PoolFacts<'_> {
             PoolKind::Read => gone,
             PoolKind::ReadWrite => missed_at_start,
         },
+        ssds_returnable: status.ssds.iter().filter(|ssd| !ssd.online && !ssd.has_failed_for_good()).count(),
         flushed_for: None,
         rebuilding: status.rebuild.is_some_and(|rebuild| rebuild.copies_lost),
         write_caching_off: status.write_log.is_some_and(|log| log.write_caching_off),
