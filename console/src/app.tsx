@@ -2,6 +2,7 @@
 import type { ComponentType } from "preact";
 import { setToken } from "./api/client";
 import { connection, operations, session, status } from "./live";
+import { Advisor } from "./pages/advisor";
 import { Create } from "./pages/create";
 import { Events } from "./pages/events";
 import { Operations } from "./pages/operations";
@@ -24,6 +25,7 @@ const PAGES: Page[] = [
   { page: "create-pool", title: "Create pool", show: Create, listed: false },
   { page: "volumes", title: "Volumes", show: Volumes, listed: true },
   { page: "statistics", title: "Statistics", show: Statistics, listed: true },
+  { page: "advisor", title: "Advisor", show: Advisor, listed: true },
   { page: "events", title: "Events", show: Events, listed: true },
   { page: "operations", title: "Operations", show: Operations, listed: true },
 ];

@@ -8,6 +8,8 @@ export type Rate = {
   readBytesPerSecond: number;
   writeBytesPerSecond: number;
   hitRatio: number | null;
+  /** Of all reads, those that memory answered. */
+  memoryHitRatio: number | null;
   /** Of the requests of the last seconds, as the daemon knows them. */
   readLatency: Latency | null;
   writeLatency: Latency | null;
@@ -52,6 +54,7 @@ export function newest(series: Series, volume: string): Rate | null {
 class Sum {
   private reads = 0;
   private hits = 0;
+  private memoryHits = 0;
   private writes = 0;
   private readBytes = 0;
   private writeBytes = 0;
@@ -59,6 +62,7 @@ class Sum {
   add(before: VolumeCounters, after: VolumeCounters): void {
     this.reads += after.stats.reads - before.stats.reads;
     this.hits += after.stats.read_hits - before.stats.read_hits;
+    this.memoryHits += after.stats.memory_hits - before.stats.memory_hits;
     this.writes += after.stats.writes - before.stats.writes;
     this.readBytes += after.stats.read_bytes - before.stats.read_bytes;
     this.writeBytes += after.stats.write_bytes - before.stats.write_bytes;
@@ -71,6 +75,7 @@ class Sum {
       readBytesPerSecond: this.readBytes / seconds,
       writeBytesPerSecond: this.writeBytes / seconds,
       hitRatio: this.reads === 0 ? null : this.hits / this.reads,
+      memoryHitRatio: this.reads === 0 ? null : this.memoryHits / this.reads,
       readLatency: latencyOf(recent.reads),
       writeLatency: latencyOf(recent.writes),
     };

@@ -27,6 +27,17 @@ const NOTHING = {
   cleaned_bytes: 0,
   moved_bytes: 0,
   cache_drops: 0,
+  missed_first_touch: 0,
+  missed_below_threshold: 0,
+  missed_evicted: 0,
+  missed_overwritten: 0,
+  missed_stream: 0,
+  missed_no_room: 0,
+  missed_fetch_rate: 0,
+  missed_share: 0,
+  missed_wear_limit: 0,
+  missed_degraded: 0,
+  missed_off: 0,
 };
 
 function volume(name: string, stats: Partial<VolumeCounters["stats"]>): VolumeCounters {
@@ -46,9 +57,14 @@ function at(seconds: number, ...volumes: VolumeCounters[]): Stats {
 
 test("a rate is the difference of two answers, of each volume and of all", () => {
   const before = at(10, volume("a", { reads: 100, read_hits: 50 }), volume("b", { writes: 8 }));
-  const after = at(12, volume("a", { reads: 300, read_hits: 200 }), volume("b", { writes: 18 }));
+  const after = at(12, volume("a", { reads: 300, read_hits: 200, memory_hits: 50 }), volume("b", { writes: 18 }));
   const series = extend(EMPTY, before, after, 1);
-  expect(newest(series, "a")).toMatchObject({ readsPerSecond: 100, writesPerSecond: 0, hitRatio: 0.75 });
+  expect(newest(series, "a")).toMatchObject({
+    readsPerSecond: 100,
+    writesPerSecond: 0,
+    hitRatio: 0.75,
+    memoryHitRatio: 0.25,
+  });
   expect(newest(series, "b")).toMatchObject({ readsPerSecond: 0, writesPerSecond: 5, hitRatio: null });
   expect(newest(series, "")).toMatchObject({ readsPerSecond: 100, writesPerSecond: 5, hitRatio: 0.75 });
 });

@@ -42,7 +42,7 @@ test("where there is nothing yet, each page says what to do next", async ({ page
   test.setTimeout(120_000);
   await open(page, daemon, "overview");
   await expect(page.getByRole("heading", { name: "First steps" })).toBeVisible();
-  for (const place of ["overview", "pools", "volumes", "statistics", "events", "operations"]) {
+  for (const place of ["overview", "pools", "volumes", "statistics", "advisor", "events", "operations"]) {
     await picture(page, daemon, place, `empty-${place}`);
     await expectReasons(page);
   }

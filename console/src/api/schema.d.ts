@@ -1,5 +1,22 @@
 // Generated from docs/openapi.json by `npm run types`.
 export interface paths {
+    "/api/v1/advisor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What caches of other sizes would do for each volume, cached or not, and what is hot. */
+        get: operations["advise_all"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/disks": {
         parameters: {
             query?: never;
@@ -436,6 +453,23 @@ export interface paths {
         patch: operations["set_volume"];
         trace?: never;
     };
+    "/api/v1/volumes/{name}/advisor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The same of one volume. */
+        get: operations["advise"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{name}/backing": {
         parameters: {
             query?: never;
@@ -495,6 +529,23 @@ export interface paths {
             cookie?: never;
         };
         get: operations["connect"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{name}/explanation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where a page of the volume is now, why reads of it missed, and what would get it into the cache. */
+        get: operations["explain"];
         put?: never;
         post?: never;
         delete?: never;
@@ -570,10 +621,165 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{name}/whatif": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What pools of these sizes would have done for a volume, as far as what is watched tells. */
+        get: operations["whatif"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description What is known of one volume. */
+        Advice: {
+            /** @description From the smallest to the largest. */
+            curve: components["schemas"]["AdvisedSize"][];
+            days: components["schemas"]["AdvisedDays"];
+            /**
+             * Format: int64
+             * @description What was accessed at all since the volume is watched, each block once.
+             */
+            footprint_bytes: number;
+            /**
+             * Format: int64
+             * @description What is known begins here: later than the window does, if the volume is not watched for so long.
+             */
+            from_unix_seconds: number;
+            /** @description Null: it is not cached. */
+            pool?: string | null;
+            present?: null | components["schemas"]["AdvisedSize"];
+            /**
+             * Format: int64
+             * @description Parts of blocks that were read and written in this time.
+             */
+            reads: number;
+            recommended?: null | components["schemas"]["AdvisedSize"];
+            /**
+             * Format: double
+             * @description The part of all blocks that is watched.
+             */
+            sample: number;
+            /** @description That in words. */
+            sentence: string;
+            /** @description Of which pool the curve is: of the volume's own, or of one with default settings. */
+            setup: components["schemas"]["AdvisedPool"];
+            /** Format: int64 */
+            size_bytes: number;
+            /** Format: int64 */
+            to_unix_seconds: number;
+            volume: string;
+            window: components["schemas"]["AdviceWindow"];
+            /** Format: int64 */
+            writes: number;
+        };
+        /** @description `GET /api/v1/advisor?window=` */
+        AdviceList: {
+            /** @description Of all volumes together. */
+            days: components["schemas"]["AdvisedDays"];
+            volumes: components["schemas"]["Advice"][];
+        };
+        /**
+         * @description The time of which curves are made.
+         * @enum {string}
+         */
+        AdviceWindow: "day" | "week" | "all";
+        /** @description Bytes of one day, each once. */
+        AdvisedDay: {
+            /**
+             * Format: int64
+             * @description Its beginning (UTC), in seconds since 1970.
+             */
+            begins_unix_seconds: number;
+            /**
+             * Format: int64
+             * @description Read, and read again on the same day.
+             */
+            read_again_bytes: number;
+            /** Format: int64 */
+            read_bytes: number;
+            /** Format: int64 */
+            written_bytes: number;
+        };
+        /** @description Of how many bytes of a volume something was done when, estimated from the blocks that are watched. */
+        AdvisedDays: {
+            /**
+             * Format: int64
+             * @description Never since the volume is watched.
+             */
+            archived_bytes: number;
+            /**
+             * Format: int64
+             * @description Before.
+             */
+            cold_bytes: number;
+            /** @description Today first, seven of them; days before the volume was watched have nothing. */
+            days: components["schemas"]["AdvisedDay"][];
+            /**
+             * Format: int64
+             * @description Read or written today.
+             */
+            hot_bytes: number;
+            /**
+             * Format: int64
+             * @description Not today, but within seven days.
+             */
+            warm_bytes: number;
+        };
+        /** @description A pool as it is asked about. */
+        AdvisedPool: {
+            /** Format: int64 */
+            block_bytes: number;
+            policy: components["schemas"]["PolicyKind"];
+            /** Format: int32 */
+            populate_on_read: number;
+            /** Format: int32 */
+            populate_on_write: number;
+            type: components["schemas"]["PoolKind"];
+        };
+        /** @description A cache of one size. Ratios are of the parts of blocks that requests touched; of reads alone in a read pool. */
+        AdvisedSize: {
+            /**
+             * Format: double
+             * @description How far `hit_ratio` may be off, because only some blocks are watched: two standard deviations.
+             */
+            error: number;
+            /** Format: double */
+            hit_ratio: number;
+            /**
+             * Format: double
+             * @description What LRU would hit that takes everything.
+             */
+            lru_hit_ratio: number;
+            /**
+             * Format: double
+             * @description What a read would take on average, by what reads take here now; null, if nothing is known of misses.
+             */
+            read_microseconds?: number | null;
+            /** Format: int64 */
+            size_bytes: number;
+            /**
+             * Format: double
+             * @description To all SSDs together, both copies of what is mirrored. Null: too little time is known.
+             */
+            ssd_written_bytes_per_day?: number | null;
+            /**
+             * Format: double
+             * @description How long the SSDs last at that rate; null, if nobody said what they may be written.
+             */
+            years?: number | null;
+        };
         /** @description A failure: a code for programs, one message for people that says what failed and on what, and what to do about it. */
         ApiError: {
             code: components["schemas"]["ApiErrorKind"];
@@ -822,6 +1028,23 @@ export interface components {
              */
             newest_id: number;
         };
+        /** @description `GET /api/v1/volumes/{name}/explanation?offset=`: of the page in which this byte lies. */
+        Explanation: {
+            /** @description Reads of it are answered from memory. */
+            in_memory: boolean;
+            in_pool?: null | components["schemas"]["PagePlaces"];
+            last_missed?: null | components["schemas"]["MissReason"];
+            /** @description Whether a read of it would be answered by the cache, and from where, in words. */
+            now: string;
+            /**
+             * Format: int64
+             * @description Where the page begins.
+             */
+            page_offset: number;
+            /** @description What would get it into the cache, in words; empty if it is there. */
+            then: string;
+            volume: string;
+        };
         /**
          * @description How much of the backing device's time fills may take beside hosts.
          * @enum {string}
@@ -949,6 +1172,30 @@ export interface components {
              * @description Reads answered by the cache alone.
              */
             hits?: number | null;
+            /** Format: double */
+            memory_hits_per_second?: number | null;
+            /** Format: double */
+            missed_below_threshold_per_second?: number | null;
+            /** Format: double */
+            missed_degraded_per_second?: number | null;
+            /** Format: double */
+            missed_evicted_per_second?: number | null;
+            /** Format: double */
+            missed_fetch_rate_per_second?: number | null;
+            /** Format: double */
+            missed_first_touch_per_second?: number | null;
+            /** Format: double */
+            missed_no_room_per_second?: number | null;
+            /** Format: double */
+            missed_off_per_second?: number | null;
+            /** Format: double */
+            missed_overwritten_per_second?: number | null;
+            /** Format: double */
+            missed_share_per_second?: number | null;
+            /** Format: double */
+            missed_stream_per_second?: number | null;
+            /** Format: double */
+            missed_wear_limit_per_second?: number | null;
             /** Format: int64 */
             misses?: number | null;
             /** Format: double */
@@ -1021,6 +1268,24 @@ export interface components {
             /** Format: double */
             p99_microseconds: number;
         };
+        /** @description `GET /api/v1/volumes/{name}/whatif` */
+        LiveWhatIf: {
+            /** Format: int64 */
+            from_unix_seconds: number;
+            pools: components["schemas"]["LiveWhatIfPool"][];
+            /** Format: int64 */
+            to_unix_seconds: number;
+            volume: string;
+            window: components["schemas"]["AdviceWindow"];
+        };
+        /** @description What a pool would have done. */
+        LiveWhatIfPool: {
+            answer?: null | components["schemas"]["AdvisedSize"];
+            setup: components["schemas"]["AdvisedPool"];
+            /** Format: int64 */
+            size_bytes: number;
+            unanswered: string;
+        };
         /** @description A volume as a block device of the daemon's own machine. */
         LocalDevice: {
             /** @description The daemon is connected to it. Else its requests wait. */
@@ -1031,6 +1296,19 @@ export interface components {
             driver: string;
             /** @description Where programs find it, whatever number it has. */
             path: string;
+        };
+        /** @description The newest copy of a page, in the write log. */
+        LogCopy: {
+            /** @description The backing device does not have it yet. */
+            dirty: boolean;
+            /** Format: int64 */
+            row: number;
+            /** @description The SSDs that have it and can be read. */
+            ssds: string[];
+            /** @description No copy of it can be read now. */
+            unavailable: boolean;
+            /** @description It reads as zeroes. */
+            zeroes: boolean;
         };
         /** @description `POST /api/v1/pools/{name}/losses/accept`: from now on it is what the backing devices hold. */
         LossAccepted: {
@@ -1107,6 +1385,11 @@ export interface components {
             slot_pages: components["schemas"]["MemoryTerm"];
             slots: components["schemas"]["MemoryTerm"];
         };
+        /**
+         * @description Why a read was not answered from the cache.
+         * @enum {string}
+         */
+        MissReason: "first-touch" | "below-threshold" | "evicted" | "overwritten" | "stream" | "no-room" | "fetch-rate" | "share" | "wear-limit" | "degraded" | "off";
         /** @description `GET /api/v1/operations/{id}`: an operation that is under way, or that ended not long ago. */
         Operation: {
             /** @description Who asked for it; empty: the daemon began it by itself. */
@@ -1174,6 +1457,37 @@ export interface components {
         };
         /** @enum {string} */
         OperationState: "running" | "done" | "failed" | "cancelled";
+        /** @description What a pool has of a page. */
+        PagePlaces: {
+            /**
+             * Format: int32
+             * @description The volume's block in which it lies, by its number.
+             */
+            block: number;
+            fill_runs: boolean;
+            /** @description The block waits to be read into the cache, or is being read. */
+            fill_waits: boolean;
+            hindrance?: null | components["schemas"]["MissReason"];
+            in_log?: null | components["schemas"]["LogCopy"];
+            in_slot?: null | components["schemas"]["SlotCopy"];
+            pool: string;
+            /**
+             * Format: int32
+             * @description How often it has to be until it is populated.
+             */
+            populate_on_read: number;
+            /** Format: int32 */
+            populate_on_write: number;
+            /**
+             * Format: int32
+             * @description How often the block was read and missed of late, and written around the cache: 0 to 3.
+             */
+            reads_counted: number;
+            /** @description The policy remembers that it evicted the block. */
+            was_evicted: boolean;
+            /** Format: int32 */
+            writes_counted: number;
+        };
         /**
          * @description What is evicted first.
          * @enum {string}
@@ -1548,6 +1862,19 @@ export interface components {
         } | {
             /** Format: int32 */
             percent: number;
+        };
+        /** @description A slot that holds a block. */
+        SlotCopy: {
+            /** @description It has the page; if not, a host has written to the page since. */
+            has_page: boolean;
+            /** @description It is believed after a crash, too. */
+            published: boolean;
+            /**
+             * Format: int32
+             * @description Its number on that SSD.
+             */
+            slot: number;
+            ssd: string;
         };
         /** @description What an SSD said of itself when it was asked last. A value that it does not know is null. */
         Smart: {
@@ -2003,6 +2330,61 @@ export interface components {
             memory_hits: number;
             /**
              * Format: int64
+             * @description Reads that missed because the block had not been read as often as the threshold says.
+             */
+            missed_below_threshold: number;
+            /**
+             * Format: int64
+             * @description Reads that missed because of what is wrong: an SSD that failed or has gone, a pool that populates nothing, a request that failed.
+             */
+            missed_degraded: number;
+            /**
+             * Format: int64
+             * @description Reads that missed a block that was in the cache and made room for others.
+             */
+            missed_evicted: number;
+            /**
+             * Format: int64
+             * @description Reads that missed a block that waits for its turn at the backing device, or is being read from there.
+             */
+            missed_fetch_rate: number;
+            /**
+             * Format: int64
+             * @description Reads that missed because nobody had asked for the block of late.
+             */
+            missed_first_touch: number;
+            /**
+             * Format: int64
+             * @description Reads that missed a block that is to be populated and finds no free slot.
+             */
+            missed_no_room: number;
+            /**
+             * Format: int64
+             * @description Reads that missed because the volume has no cache, or reads do not use it.
+             */
+            missed_off: number;
+            /**
+             * Format: int64
+             * @description Reads that missed pages of a cached block to which hosts have written since.
+             */
+            missed_overwritten: number;
+            /**
+             * Format: int64
+             * @description Reads that missed a block that is to be populated, of a volume that has all of its share.
+             */
+            missed_share: number;
+            /**
+             * Format: int64
+             * @description Reads that missed and belong to a stream past the cut-off.
+             */
+            missed_stream: number;
+            /**
+             * Format: int64
+             * @description Reads that missed a block that is to be populated after the SSDs have taken what they may in a day.
+             */
+            missed_wear_limit: number;
+            /**
+             * Format: int64
              * @description Bytes copied within the write log, to make room in it.
              */
             moved_bytes: number;
@@ -2105,6 +2487,38 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    advise_all: {
+        parameters: {
+            query?: {
+                /** @description By default a week. */
+                window?: components["schemas"]["AdviceWindow"];
+                /** @description What all SSDs together may be written, for the years that they last. */
+                endurance_bytes?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AdviceList"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
     disks: {
         parameters: {
             query?: {
@@ -3313,6 +3727,40 @@ export interface operations {
             };
         };
     };
+    advise: {
+        parameters: {
+            query?: {
+                /** @description By default a week. */
+                window?: components["schemas"]["AdviceWindow"];
+                /** @description What all SSDs together may be written, for the years that they last. */
+                endurance_bytes?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Advice"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
     backing_evidence: {
         parameters: {
             query?: never;
@@ -3487,6 +3935,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Connect"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    explain: {
+        parameters: {
+            query: {
+                /** @description A byte of the volume: its page is meant. */
+                offset: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explanation"];
                 };
             };
             default: {
@@ -3694,6 +4174,46 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Recording"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    whatif: {
+        parameters: {
+            query: {
+                /** @description Sizes of the cache in bytes, with commas between them. */
+                sizes: string;
+                /** @description By default a week. */
+                window?: components["schemas"]["AdviceWindow"];
+                /** @description What is not said is as the volume's pool has it, or as an uncached volume is watched. */
+                type?: components["schemas"]["PoolKind"];
+                block_bytes?: number;
+                policy?: components["schemas"]["PolicyKind"];
+                populate_on_read?: number;
+                populate_on_write?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LiveWhatIf"];
                 };
             };
             default: {

@@ -2,6 +2,11 @@
 import type { components } from "./schema";
 
 type Schemas = components["schemas"];
+export type Advice = Schemas["Advice"];
+export type AdviceList = Schemas["AdviceList"];
+export type AdviceWindow = Schemas["AdviceWindow"];
+export type AdvisedDays = Schemas["AdvisedDays"];
+export type AdvisedSize = Schemas["AdvisedSize"];
 export type Connect = Schemas["Connect"];
 export type Disk = Schemas["Disk"];
 export type Event = Schemas["Event"];
@@ -11,6 +16,7 @@ export type History = Schemas["History"];
 export type HistoryPoint = Schemas["HistoryPoint"];
 export type IoType = Schemas["IoType"];
 export type LatencyPercentiles = Schemas["LatencyPercentiles"];
+export type LiveWhatIf = Schemas["LiveWhatIf"];
 export type Operation = Schemas["Operation"];
 export type OperationStart = Schemas["OperationStart"];
 export type PolicyKind = Schemas["PolicyKind"];

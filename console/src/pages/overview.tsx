@@ -50,7 +50,10 @@ export function Overview() {
             range={range}
             format={percent}
             max={1}
-            lines={[line(rates, "of reads", "--series-3", (rate) => rate.hitRatio)]}
+            lines={[
+              line(rates, "of reads", "--series-3", (rate) => rate.hitRatio),
+              line(rates, "in memory", "--series-4", (rate) => rate.memoryHitRatio),
+            ]}
           />
         </section>
         <section class="panel" aria-label="Latency">

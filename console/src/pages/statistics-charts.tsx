@@ -40,6 +40,11 @@ export function Charts({ history, ssds, setFrame }: Props) {
         history,
         1,
       )}
+      {show("Hits in memory and on SSDs", perSecond, [
+        { label: "in memory", color: FOUR, pick: (point) => point.memory_hits_per_second },
+        { label: "on SSDs", color: THREE, pick: onSsds },
+      ])}
+      <Misses history={history} zoom={zoom} />
       {show("IOPS", count, [
         { label: "reads", color: ONE, pick: (point) => point.reads_per_second },
         { label: "writes", color: TWO, pick: (point) => point.writes_per_second },
@@ -76,6 +81,52 @@ export function Charts({ history, ssds, setFrame }: Props) {
         { label: "at risk", color: TWO, pick: (point) => point.dirty_bytes },
       ])}
     </div>
+  );
+}
+
+const perSecond = (value: number) => `${value > 0 && value < 10 ? value.toFixed(1) : count(value)}/s`;
+
+/** Hits that memory did not answer. */
+function onSsds(point: HistoryPoint): number | null {
+  const { hits, memory_hits_per_second: memory, covered_seconds: seconds } = point;
+  if (typeof hits !== "number" || typeof memory !== "number" || seconds === 0) return null;
+  return Math.max(0, hits / seconds - memory);
+}
+
+/** Why reads missed, in the order in which one looks for what can be changed. */
+const REASONS: Wanted[] = [
+  { label: "off", color: "--reason-1", pick: (point) => point.missed_off_per_second },
+  { label: "degraded", color: "--reason-2", pick: (point) => point.missed_degraded_per_second },
+  { label: "wear limit", color: "--reason-3", pick: (point) => point.missed_wear_limit_per_second },
+  { label: "share", color: "--reason-4", pick: (point) => point.missed_share_per_second },
+  { label: "no room", color: "--reason-5", pick: (point) => point.missed_no_room_per_second },
+  { label: "fetch rate", color: "--reason-6", pick: (point) => point.missed_fetch_rate_per_second },
+  { label: "stream", color: "--reason-7", pick: (point) => point.missed_stream_per_second },
+  { label: "overwritten", color: "--reason-8", pick: (point) => point.missed_overwritten_per_second },
+  { label: "evicted", color: "--reason-9", pick: (point) => point.missed_evicted_per_second },
+  { label: "below threshold", color: "--reason-10", pick: (point) => point.missed_below_threshold_per_second },
+  { label: "first touch", color: "--reason-11", pick: (point) => point.missed_first_touch_per_second },
+];
+
+type MissesProps = { history: History; zoom?: (from: number, to: number) => void };
+
+/** Misses by reason, one on the other; reasons that there were none of are left out. */
+export function Misses({ history, zoom }: MissesProps) {
+  const there = REASONS.filter(({ pick }) => history.points.some((point) => (pick(point) ?? 0) > 0));
+  if (there.length === 0) return null;
+  const { times, lines } = linesOf(history, there);
+  return (
+    <section class="panel" aria-label="Why reads missed">
+      <Chart
+        title="Why reads missed"
+        times={times}
+        lines={lines}
+        format={perSecond}
+        range={[history.from_unix_seconds, history.to_unix_seconds]}
+        stacked
+        {...(zoom === undefined ? {} : { zoom })}
+      />
+    </section>
   );
 }
 

@@ -1,12 +1,13 @@
 // Volumes: the list, and of the selected one how hosts connect to it, its cache and its settings.
 import { useState } from "preact/hooks";
-import type { Status, Volume } from "../api/types";
+import { call } from "../api/client";
+import type { History, Status, Volume } from "../api/types";
 import { useReadOnly } from "../change";
 import { bytes, count, duration, percent } from "../format";
 import { series, status } from "../live";
 import { newest } from "../rates";
 import { go, link, useRoute } from "../router";
-import { useStore } from "../store";
+import { usePolled, useStore } from "../store";
 import { Action, Badge, Empty, Facts, Figures, Heading, Notice, Path, ToDo } from "../ui/basics";
 import { Table } from "../ui/table";
 import { atRisk, effectiveWriteMode, localDevice, usedBy, word } from "../words";
@@ -15,6 +16,7 @@ import { Gone } from "./gone";
 import { RunningOperation, useRunning } from "./operation";
 import { loadFigures } from "./overview";
 import { spelledShare } from "./sizes";
+import { Misses } from "./statistics-charts";
 import { ConnectHosts } from "./volume-connect";
 import { CreateVolume } from "./volume-create";
 import { ClearVolume, DeleteVolume, DisableCache, EnableCache, GrowVolume, RenameVolume } from "./volume-dialogs";
@@ -157,6 +159,7 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
           <VolumeFacts volume={volume} />
         </div>
       </section>
+      <WhyNot volume={volume} />
       <ConnectHosts volume={volume} />
       {open === "enable" && <EnableCache volume={volume} pools={status.pools} close={close} />}
       {open === "disable" && <DisableCache volume={volume} close={close} />}
@@ -167,6 +170,24 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
       {open === "delete" && <DeleteVolume volume={volume} close={close} />}
     </>
   );
+}
+
+/** As often as the daemon samples. */
+const SAMPLED_MS = 30_000;
+const HOURS = 4 * 3600;
+
+/** Why reads of the last hours were not answered from the cache. */
+function WhyNot({ volume }: { volume: Volume }) {
+  const history = usePolled<History>(
+    (signal) => {
+      const to = Math.floor(Date.now() / 1000);
+      const query = { subject: `volume:${volume.name}`, from: to - HOURS, to, points: 240 };
+      return call("get", "/api/v1/history", { query, signal });
+    },
+    volume.name,
+    SAMPLED_MS,
+  );
+  return history.value === null ? null : <Misses history={history.value} />;
 }
 
 function whyNotEnable(volume: Volume, status: Status): string | null {

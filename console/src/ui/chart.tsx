@@ -23,6 +23,8 @@ type ChartProps = {
   height?: number;
   /** From and to, in seconds: the axis shows this although there may be no data. */
   range?: [number, number];
+  /** The lines are parts of a whole, one on the other, the first on top. */
+  stacked?: boolean;
   /** Someone marked a part of the chart. */
   zoom?: (from: number, to: number) => void;
 };
@@ -78,7 +80,19 @@ function spoken(value: number | null | undefined, format: (value: number) => str
 }
 
 function data(props: ChartProps): uPlot.AlignedData {
-  return [props.times, ...props.lines.map((line) => line.values)];
+  const values = props.lines.map((line) => line.values);
+  return [props.times, ...(props.stacked === true ? stacked(values) : values)];
+}
+
+/** Each line with all that lie below it: those behind it. */
+function stacked(lines: (number | null)[][]): (number | null)[][] {
+  const below = (at: number, line: number) =>
+    lines.slice(line).reduce<number | null>((sum, values) => plus(sum, values[at] ?? null), null);
+  return lines.map((values, line) => values.map((_, at) => below(at, line)));
+}
+
+function plus(sum: number | null, value: number | null): number | null {
+  return value === null ? sum : (sum ?? 0) + value;
 }
 
 function options(
@@ -130,7 +144,7 @@ function options(
         width: 1.5,
         // One or two values make no line that could be seen.
         points: { show: (self: uPlot) => self.data[0].length < 4, size: 5 },
-        ...(index === 0 ? { fill: `color-mix(in srgb, ${color(line.color)} 12%, transparent)` } : {}),
+        ...fill(latest.current, index, color(line.color), color("--surface")),
       })),
     ],
     hooks: {
@@ -146,6 +160,12 @@ function options(
       ],
     },
   };
+}
+
+/** Below the first line, or below each of those that are stacked, where nothing shines through. */
+function fill(props: ChartProps, index: number, color: string, surface: string): { fill?: string } {
+  if (props.stacked === true) return { fill: `color-mix(in srgb, ${color} 55%, ${surface})` };
+  return index === 0 ? { fill: `color-mix(in srgb, ${color} 12%, transparent)` } : {};
 }
 
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, power) => 2 ** power);

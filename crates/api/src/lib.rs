@@ -4,12 +4,14 @@
 //! the last word of its key. All paths start with [`PREFIX`]; every answer that is not 2xx is an [`ApiError`].
 
 mod access;
+mod advisor;
 mod condition;
 mod connect;
 mod counters;
 mod disk;
 mod error;
 mod event;
+mod explanation;
 mod flush;
 mod history;
 mod loss;
@@ -26,12 +28,16 @@ mod volume;
 mod words;
 
 pub use access::{Role, Session, Token, TokenCreate, TokenCreated, TokenList};
+pub use advisor::{
+    Advice, AdviceList, AdviceWindow, AdvisedDay, AdvisedDays, AdvisedPool, AdvisedSize, LiveWhatIf, LiveWhatIfPool,
+};
 pub use condition::{Condition, ConditionKind};
 pub use connect::{Connect, ConnectAddress, ConnectKind, Snippet};
 pub use counters::DaemonCounters;
 pub use disk::{Disk, DiskKind, DiskList};
 pub use error::{ApiError, ApiErrorKind};
 pub use event::{Event, EventList, Severity};
+pub use explanation::{Explanation, LogCopy, PagePlaces, SlotCopy};
 pub use flush::{Flush, FlushCancelled, FlushPurpose, Removal};
 pub use history::{History, HistoryAverages, HistoryPoint, LatencyPercentiles, RecentLatency};
 pub use loss::{LossAccepted, LossList, LostExtent, VolumeLoss};
@@ -52,8 +58,8 @@ pub use volume::{
     VolumeChange, VolumeClear, VolumeCreate, VolumeList, VolumeRename, VolumeSet, VolumeStats,
 };
 pub use words::{
-    CacheHealth, CacheState, FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState,
-    VolumeState, WriteMode,
+    CacheHealth, CacheState, FetchRate, FlushRate, Health, IoType, MissReason, PolicyKind, PoolKind, PoolState,
+    SsdState, VolumeState, WriteMode,
 };
 
 /// What every path of this version of the API starts with.

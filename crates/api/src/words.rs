@@ -214,3 +214,49 @@ impl VolumeState {
         }
     }
 }
+
+/// Why a read was not answered from the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MissReason {
+    /// Nobody had asked for the block of late.
+    FirstTouch,
+    /// It had not been read as often as the threshold says.
+    BelowThreshold,
+    /// It was in the cache, and made room for others.
+    Evicted,
+    /// Its block is in the cache, but hosts have written to these pages since.
+    Overwritten,
+    /// A stream past the cut-off.
+    Stream,
+    /// It is to be populated, and there is no free slot.
+    NoRoom,
+    /// It is to be populated, and waits for its turn or is on its way.
+    FetchRate,
+    /// It is to be populated, and its volume has all of its share.
+    Share,
+    /// It is to be populated, and the SSDs have taken what they may in a day.
+    WearLimit,
+    /// Something is wrong: with the SSD that had it, with the pool, with the request.
+    Degraded,
+    /// The volume has no cache, or its reads do not use it.
+    Off,
+}
+
+impl MissReason {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::FirstTouch => "first touch",
+            Self::BelowThreshold => "below threshold",
+            Self::Evicted => "evicted",
+            Self::Overwritten => "overwritten",
+            Self::Stream => "stream",
+            Self::NoRoom => "no room",
+            Self::FetchRate => "fetch rate",
+            Self::Share => "share",
+            Self::WearLimit => "wear limit",
+            Self::Degraded => "degraded",
+            Self::Off => "off",
+        }
+    }
+}

@@ -264,6 +264,11 @@ impl BlockBytes {
     pub fn pages(self) -> u32 {
         self.0 / 4096
     }
+
+    /// A block of so many pages; `None` if there is no such block.
+    pub(crate) fn of_pages(pages: u32) -> Option<Self> {
+        Self::new(u64::from(pages) * PAGE).ok()
+    }
 }
 
 /// A pool's settings. `block_bytes` and `checksums` are fixed when the pool is made.

@@ -2,6 +2,8 @@
 
 use hotset_block::PAGE_BYTES;
 
+use crate::advisor::live::Live;
+use crate::advisor::tallies::Tallies;
 use crate::format::catalogue::Catalogue;
 use crate::format::checkpoint::{self, CheckpointHeader};
 use crate::format::codec::crc32c;
@@ -52,6 +54,14 @@ pub fn member_record(bytes: &[u8]) {
     for version in OLDEST_VERSION..=FORMAT_VERSION {
         drop((Rows::decode(version, bytes), Witness::decode(version, bytes)));
     }
+}
+
+/// What the advisor keeps of a volume for the next start, and its sums; with the right version before it, too.
+pub fn advisor_state(bytes: &[u8]) {
+    drop((Live::decode(bytes), Tallies::decode(bytes)));
+    let mut versioned = 1_u32.to_le_bytes().to_vec();
+    versioned.extend_from_slice(bytes);
+    drop((Live::decode(&versioned), Tallies::decode(&versioned)));
 }
 
 /// A sector of the slot index; what is decoded encodes to the same value.

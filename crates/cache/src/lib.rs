@@ -51,7 +51,9 @@ pub use status::{
 };
 pub use volume::cleaner::Drained;
 pub use volume::clear::Cleared;
+pub use volume::explain::{Explanation, FillState, InPool, LogCopy, SlotCopy};
 pub use volume::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
+pub use volume::missed::Missed;
 pub use volume::recorder::{Recorded, RecordedRequest};
 pub use volume::relocate::Relocated;
 pub use volume::{Durability, Volume, ZeroEffort};

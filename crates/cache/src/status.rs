@@ -338,6 +338,21 @@ impl VolumeStats {
     pub fn hit_ratio(&self) -> f64 {
         if self.reads == 0 { 0.0 } else { ratio(self.read_hits, self.reads) }
     }
+
+    /// Reads that were not answered from the cache, by the sum of the reasons.
+    pub fn missed(&self) -> u64 {
+        self.missed_first_touch
+            + self.missed_below_threshold
+            + self.missed_evicted
+            + self.missed_overwritten
+            + self.missed_stream
+            + self.missed_no_room
+            + self.missed_fetch_rate
+            + self.missed_share
+            + self.missed_wear_limit
+            + self.missed_degraded
+            + self.missed_off
+    }
 }
 
 #[allow(clippy::as_conversions, reason = "a ratio for people: the rounding of u64 to f64 does not matter")]

@@ -14,6 +14,7 @@ mod kept;
 mod late_flush;
 mod live;
 mod lost_tail;
+mod missed;
 mod offline;
 mod old_copies;
 mod on_record;

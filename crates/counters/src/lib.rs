@@ -18,7 +18,7 @@ macro_rules! volume_counters {
                 /// Reads answered by the cache alone, in memory or on SSDs.
                 read_hits, "hotset_volume_read_hits_total", "Reads answered by the cache alone.", history(4);
                 /// Of them, reads answered from memory, without touching an SSD.
-                memory_hits, "hotset_volume_memory_hits_total", "Of them, reads answered from memory.", history();
+                memory_hits, "hotset_volume_memory_hits_total", "Of them, reads answered from memory.", history(20, memory_hits_per_second);
                 /// Reads of streams that were answered by what was read ahead of them; they are no hits.
                 read_ahead_hits, "hotset_volume_read_ahead_hits_total",
                     "Reads of streams answered by what was read ahead of them.", history();
@@ -35,6 +35,39 @@ macro_rules! volume_counters {
                     "Reads that a detected stream took past the cache.", history();
                 bypassed_writes, "hotset_volume_bypassed_writes_total",
                     "Writes that a detected stream took past the cache.", history();
+                /// Reads that missed because nobody had asked for the block of late.
+                missed_first_touch, "hotset_volume_missed_first_touch_total",
+                    "Reads that missed: nobody had asked for the block of late.", history(21, missed_first_touch_per_second);
+                /// Reads that missed because the block had not been read as often as the threshold says.
+                missed_below_threshold, "hotset_volume_missed_below_threshold_total",
+                    "Reads that missed: the block was below the threshold.", history(22, missed_below_threshold_per_second);
+                /// Reads that missed a block that was in the cache and made room for others.
+                missed_evicted, "hotset_volume_missed_evicted_total",
+                    "Reads that missed: the block was evicted for others.", history(23, missed_evicted_per_second);
+                /// Reads that missed pages of a cached block to which hosts have written since.
+                missed_overwritten, "hotset_volume_missed_overwritten_total",
+                    "Reads that missed: hosts wrote to the pages since the block was cached.", history(24, missed_overwritten_per_second);
+                /// Reads that missed and belong to a stream past the cut-off.
+                missed_stream, "hotset_volume_missed_stream_total",
+                    "Reads that missed: a stream past the cut-off.", history(25, missed_stream_per_second);
+                /// Reads that missed a block that is to be populated and finds no free slot.
+                missed_no_room, "hotset_volume_missed_no_room_total",
+                    "Reads that missed: no free slot for the block.", history(26, missed_no_room_per_second);
+                /// Reads that missed a block that waits for its turn at the backing device, or is being read from there.
+                missed_fetch_rate, "hotset_volume_missed_fetch_rate_total",
+                    "Reads that missed: the block waits for its fill.", history(27, missed_fetch_rate_per_second);
+                /// Reads that missed a block that is to be populated, of a volume that has all of its share.
+                missed_share, "hotset_volume_missed_share_total",
+                    "Reads that missed: the volume has all of its share.", history(28, missed_share_per_second);
+                /// Reads that missed a block that is to be populated after the SSDs have taken what they may in a day.
+                missed_wear_limit, "hotset_volume_missed_wear_limit_total",
+                    "Reads that missed: the SSDs have taken what they may in a day.", history(29, missed_wear_limit_per_second);
+                /// Reads that missed because of what is wrong: an SSD that failed or has gone, a pool that populates nothing, a request that failed.
+                missed_degraded, "hotset_volume_missed_degraded_total",
+                    "Reads that missed: something is wrong with the pool or its SSDs.", history(30, missed_degraded_per_second);
+                /// Reads that missed because the volume has no cache, or reads do not use it.
+                missed_off, "hotset_volume_missed_off_total",
+                    "Reads that missed: no cache, or reads do not use it.", history(31, missed_off_per_second);
                 /// Bytes read from the backing device and stored in the cache.
                 populated_bytes, "hotset_volume_populated_bytes_total",
                     "Bytes stored in the cache after a miss.", history(9, populated_bytes_per_second);

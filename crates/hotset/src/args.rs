@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hotset_api::AdviceWindow;
 use hotset_cache::FORMAT_VERSION;
 use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolName, VolumeName, WriteMode};
 
@@ -125,10 +126,10 @@ pub(crate) enum Verb {
     Events(EventsArguments),
     /// Show what takes long and is being done, or was
     Operations(OperationsArguments),
-    /// Show what pools of other sizes and settings would have done with recorded requests
+    /// Show what pools of other sizes and settings would have done with the requests of a volume or a trace
     #[command(name = "whatif", after_help = WHAT_A_TRACE_IS)]
     WhatIf(WhatIfArguments),
-    /// Say how large a cache had better be for recorded requests, and what it buys
+    /// Say how large a cache had better be for volumes, or for the requests of a trace, and what it buys
     #[command(after_help = WHAT_A_TRACE_IS)]
     Advise(AdviseArguments),
     /// Record what hosts ask of a volume
@@ -505,6 +506,14 @@ pub(crate) enum VolumeVerb {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,
     },
+    /// Show where a page of a volume is now, why reads of it missed, and what would get it into the cache
+    Explain {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+        /// A byte of the volume, as 4096 or 10G: its page is meant
+        #[arg(value_name = "OFFSET", value_parser = Size::from_str)]
+        offset: Size,
+    },
     /// Take a fenced volume's backing device for the right one, and serve it again
     #[command(
         after_help = "For a volume that serves nothing because its backing device is taken for another one. Prints what speaks for \
@@ -561,25 +570,34 @@ pub(crate) enum VolumeVerb {
 
 #[derive(Args, Debug)]
 pub(crate) struct AdviseArguments {
-    /// The file with the requests
-    #[arg(value_name = "TRACE")]
-    pub(crate) source: PathBuf,
-    /// Cache block, a power of two from 64K to 4M
-    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = block_size)]
-    pub(crate) block_size: u64,
-    /// What the pool holds: clean data only, or what is written too
-    #[arg(long = "type", value_name = "TYPE", default_value = "read-write", value_parser = words(PoolKind::ALL))]
-    pub(crate) kind: PoolKind,
-    /// Reads of a block until it is populated, 1 to 4
-    #[arg(long, value_name = "N", default_value = "2", value_parser = settings::populate_on_read)]
-    pub(crate) populate_on_read: u8,
-    /// Streams longer than this go past the cache: a size, or off
-    #[arg(long, value_name = "SIZE|off", default_value = "4M", value_parser = settings::cutoff)]
-    pub(crate) cutoff: u64,
+    /// A volume, or a file with requests; by default all volumes
+    #[arg(value_name = "VOLUME|TRACE")]
+    pub(crate) source: Option<String>,
+    /// Of volumes: the time that counts, by default a week
+    #[arg(long, value_parser = words(&WINDOWS))]
+    pub(crate) window: Option<AdviceWindow>,
+    /// Of volumes: show what was read and written on which day, and what is hot, warm, cold and archived
+    #[arg(long)]
+    pub(crate) days: bool,
+    /// Of a trace: cache block, a power of two from 64K to 4M; by default 1M
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
+    pub(crate) block_size: Option<u64>,
+    /// Of a trace: what the pool holds, clean data only, or what is written too; by default read-write
+    #[arg(long = "type", value_name = "TYPE", value_parser = words(PoolKind::ALL))]
+    pub(crate) kind: Option<PoolKind>,
+    /// Of a trace: reads of a block until it is populated, 1 to 4; by default 2
+    #[arg(long, value_name = "N", value_parser = settings::populate_on_read)]
+    pub(crate) populate_on_read: Option<u8>,
+    /// Of a trace: streams longer than this go past the cache, a size, or off; by default 4M
+    #[arg(long, value_name = "SIZE|off", value_parser = settings::cutoff)]
+    pub(crate) cutoff: Option<u64>,
     /// What all SSDs together may be written, as their data sheets say (TBW): for the years that they last
     #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
     pub(crate) endurance: Option<Size>,
 }
+
+const WINDOWS: [(AdviceWindow, &str); 3] =
+    [(AdviceWindow::Day, "day"), (AdviceWindow::Week, "week"), (AdviceWindow::All, "all")];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceVerb {
@@ -605,14 +623,14 @@ const WHAT_A_TRACE_IS: &str = "A trace is text of blkparse, an iolog of fio (ver
 
 #[derive(Args, Debug)]
 pub(crate) struct WhatIfArguments {
-    /// The file with the requests
-    #[arg(value_name = "TRACE")]
-    pub(crate) source: PathBuf,
+    /// A file with requests; or a volume, of which other sizes are known
+    #[arg(value_name = "VOLUME|TRACE")]
+    pub(crate) source: String,
     /// Sizes of the cache; by default eight, up to all that is accessed
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = Size::from_str)]
     pub(crate) size: Vec<Size>,
-    /// Cache blocks, powers of two from 64K to 4M
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1M", value_parser = block_size)]
+    /// Cache blocks, powers of two from 64K to 4M; by default 1M
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = block_size)]
     pub(crate) block_size: Vec<u64>,
     /// What is evicted first; by default s3-fifo
     #[arg(long, value_delimiter = ',', value_parser = words(PolicyKind::ALL))]
@@ -623,13 +641,16 @@ pub(crate) struct WhatIfArguments {
     /// Writes of a block until it is populated, 1 to 4, or 0 for never; by default 1 in a read-write pool, else 0
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = settings::populate_on_write)]
     pub(crate) populate_on_write: Vec<u8>,
-    /// What the pool holds: clean data only, or what is written too
-    #[arg(long = "type", value_name = "TYPE", default_value = "read-write", value_parser = words(PoolKind::ALL))]
-    pub(crate) kind: PoolKind,
-    /// Streams longer than this go past the cache: a size, or off
-    #[arg(long, value_name = "SIZE|off", default_value = "4M", value_parser = settings::cutoff)]
-    pub(crate) cutoff: u64,
-    /// Watch all blocks, however long it takes: nothing is estimated
+    /// What the pool holds: clean data only, or what is written too; by default read-write
+    #[arg(long = "type", value_name = "TYPE", value_parser = words(PoolKind::ALL))]
+    pub(crate) kind: Option<PoolKind>,
+    /// Of a trace: streams longer than this go past the cache, a size, or off; by default 4M
+    #[arg(long, value_name = "SIZE|off", value_parser = settings::cutoff)]
+    pub(crate) cutoff: Option<u64>,
+    /// Of a volume: the time that counts, by default a week
+    #[arg(long, value_parser = words(&WINDOWS))]
+    pub(crate) window: Option<AdviceWindow>,
+    /// Of a trace: watch all blocks, however long it takes: nothing is estimated
     #[arg(long)]
     pub(crate) exact: bool,
 }
@@ -992,6 +1013,10 @@ mod tests {
             "hotset top --sort hit-ratio --count 3",
             "hotset whatif t.csv.zst --size 1G,8G --size 64G --block-size 64K,1M --policy lru --populate-on-read 1,2 --cutoff off --exact",
             "hotset advise t.csv.zst --block-size 256K --type read --populate-on-read 1 --cutoff off --endurance 600T",
+            "hotset volume explain v 10G",
+            "hotset advise",
+            "hotset advise v --window day --days --endurance 600T",
+            "hotset whatif v --size 1G,8G --window all",
             "hotset trace record v --seconds 60 --out t.csv.zst --limit 100M",
             "hotset whatif t --type read --populate-on-write 0 -o json",
             "hotset events --follow --after 7",

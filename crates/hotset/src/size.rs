@@ -68,6 +68,15 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
+/// An estimate in whole bytes, for people: the fraction of a byte tells nobody anything.
+#[allow(
+    clippy::as_conversions,
+    reason = "a number of bytes that is not negative; what is beyond is taken for the largest"
+)]
+pub(crate) fn whole_bytes(bytes: f64) -> u64 {
+    bytes as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -204,3 +204,19 @@ fn plain_error(error: &cache::Error) -> api::ApiError {
     };
     api::ApiError::new(kind, error.to_string())
 }
+
+pub(crate) fn miss_reason(missed: cache::Missed) -> api::MissReason {
+    match missed {
+        cache::Missed::FirstTouch => api::MissReason::FirstTouch,
+        cache::Missed::BelowThreshold => api::MissReason::BelowThreshold,
+        cache::Missed::Evicted => api::MissReason::Evicted,
+        cache::Missed::Overwritten => api::MissReason::Overwritten,
+        cache::Missed::Stream => api::MissReason::Stream,
+        cache::Missed::NoRoom => api::MissReason::NoRoom,
+        cache::Missed::FetchRate => api::MissReason::FetchRate,
+        cache::Missed::Share => api::MissReason::Share,
+        cache::Missed::WearLimit => api::MissReason::WearLimit,
+        cache::Missed::Degraded => api::MissReason::Degraded,
+        cache::Missed::Off => api::MissReason::Off,
+    }
+}

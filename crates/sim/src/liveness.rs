@@ -75,6 +75,7 @@ async fn healthy(daemon: Daemon, end: End, expected: (u64, u64), used: Rc<std::c
     }
     daemon.env.sleep(SETTLES).await;
     administrator::check_status(&daemon);
+    check_misses(&daemon);
     if let Some(pool) = daemon.pool() {
         used.set(pool.status().used_bytes);
     }
@@ -112,6 +113,17 @@ async fn exercise(daemon: &Daemon, number: usize, thoroughly: bool) {
     expect(daemon, "a flush", host.flush().await);
     check_drain(daemon, &host).await;
     check_hits(daemon, &host).await;
+}
+
+/// When no request is under way, each read has hit, or has one reason why it did not.
+fn check_misses(daemon: &Daemon) {
+    for volume in (0..daemon.world.volumes.len()).filter_map(|number| daemon.volume(number)) {
+        let stats = volume.status().stats;
+        if stats.reads != stats.read_hits + stats.missed() {
+            let name = volume.name();
+            daemon.world.violate(format!("{name}: the reasons of its misses do not add up to them: {stats:?}"));
+        }
+    }
 }
 
 /// All dirty data goes to the backing device when that is asked for, and the cache works on.

@@ -1,9 +1,11 @@
 //! What the advisor says: recorded requests, and what pools would have done with them.
 
 use std::thread;
+use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::http;
+use hotset_e2e::tools::eventually;
 use serde_json::Value;
 
 const RECORDING: &str = "/api/v1/volumes/v/recording";
@@ -65,4 +67,101 @@ fn a_recorded_trace_tells_what_a_pool_would_have_done() {
     }
     daemon.refuse(&format!("trace record v --seconds 1 --out {}", trace.display()), 1, "exists");
     daemon.refuse("whatif /dev/null", 1, "its format is not known");
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Reads the first page of each of eight cache blocks, so often.
+fn read_blocks(daemon: &Daemon, rounds: u64) {
+    let mut client = daemon.client("v");
+    for block in (0..rounds).flat_map(|_| 0..8) {
+        client.read(block * MIB, 4096).expect("it is read");
+    }
+}
+
+const ADVICE: &str = "/api/v1/volumes/v/advisor?window=all";
+
+/// Reads of which the advisor knows.
+fn known(daemon: &Daemon) -> u64 {
+    let answer = http::ask(daemon, "GET", ADVICE, "");
+    if answer.status == 200 { answer.json()["reads"].as_u64().expect("a number") } else { 0 }
+}
+
+/// Waits until the advisor knows of so many reads.
+fn advice(daemon: &Daemon, reads: u64) -> Value {
+    eventually("the advisor knows the reads", Duration::from_secs(20), || known(daemon) >= reads);
+    http::ask(daemon, "GET", ADVICE, "").json()
+}
+
+// proves: A1, A2, A3, A4
+#[test]
+fn a_volume_without_a_cache_is_told_what_one_would_bring_which_is_what_it_brings_also_after_a_restart() {
+    let mut daemon = Daemon::start();
+    make_volume(&daemon);
+    // What a tap keeps begins within a second.
+    eventually("the volume is watched", Duration::from_secs(20), || {
+        read_blocks(&daemon, 1);
+        known(&daemon) > 0
+    });
+    // What is in the ring still is on its way.
+    let before = known(&daemon);
+    read_blocks(&daemon, 200);
+    let known = advice(&daemon, before + 1600);
+    let size = &known["recommended"]["size_bytes"];
+    assert_eq!(size, &Value::from(8 * MIB), "each block is read again and again: {known}");
+    let predicted = known["recommended"]["hit_ratio"].as_f64().expect("a number");
+    assert!(predicted > 0.95 && known["present"].is_null(), "{known}");
+    let days = &known["days"];
+    assert_eq!((&days["hot_bytes"], &days["archived_bytes"]), (&Value::from(8 * MIB), &Value::from(0)), "{days}");
+    let drawn = daemon.ok("advise --window all");
+    assert!(drawn.contains("Recommended: 8 MiB") && drawn.contains(" * "), "{drawn}");
+    let days = daemon.ok("advise v --days");
+    assert!(days.contains("READ AGAIN") && days.contains("archived"), "{days}");
+    daemon.refuse("advise v --cutoff off", 1, "is for a trace");
+    daemon.refuse("advise nobody", 1, "no file of this name");
+
+    let told = daemon.ok("whatif v --size 4M,8M --window all");
+    assert!(told.contains("8 MiB") && !told.contains('?'), "{told}");
+    let told = daemon.ok("whatif v --size 8M --block-size 64K --policy lru,fifo");
+    assert!(told.contains("hotset trace record v"), "{told}");
+
+    daemon.restart();
+    let kept = advice(&daemon, before + 1600);
+    assert_eq!(kept["from_unix_seconds"], known["from_unix_seconds"]);
+
+    daemon.make_pool(&[32], "");
+    daemon.ok("volume enable-cache v --pool p");
+    let counted = |what: &str| daemon.stat("v", what);
+    let (hits, reads) = (counted("read_hits"), counted("reads"));
+    read_blocks(&daemon, 200);
+    let ratio = |part: u64, whole: u64| {
+        f64::from(u32::try_from(part).expect("few")) / f64::from(u32::try_from(whole).expect("few"))
+    };
+    let measured = ratio(counted("read_hits") - hits, counted("reads") - reads);
+    assert!((measured - predicted).abs() < 0.03, "{predicted} was predicted, {measured} measured");
+}
+
+// proves: A6
+#[test]
+fn each_miss_has_a_reason_and_a_place_is_explained() {
+    let daemon = Daemon::start();
+    daemon.make_pool(&[32], "--populate-on-read 2");
+    let backing = daemon.site.numbered("other", 2048).display().to_string();
+    daemon.ok(&format!("volume create v --backing {backing} --pool p"));
+    read_blocks(&daemon, 1);
+    let told = daemon.ok("volume explain v 1M");
+    assert!(told.contains("first touch") && told.contains("one more read"), "{told}");
+    read_blocks(&daemon, 1);
+    eventually("the block is in its slot", Duration::from_secs(20), || {
+        daemon.json("volume explain v 1M")["in_pool"]["in_slot"]["has_page"] == true
+    });
+    let stats = daemon.json("volume show v")["stats"].clone();
+    let counters = stats.as_object().expect("an object").iter();
+    let missed: u64 =
+        counters.filter(|(name, _)| name.starts_with("missed_")).filter_map(|(_, count)| count.as_u64()).sum();
+    assert_eq!(missed, daemon.stat("v", "reads") - daemon.stat("v", "read_hits"), "{stats}");
+    assert!(daemon.ok("volume show v").contains("8 first touch"));
+    assert!(daemon.ok("stats").contains("MOSTLY FOR"));
+    assert!(http::ask(&daemon, "GET", "/metrics", "").body.contains("hotset_volume_missed_first_touch_total{"));
+    daemon.refuse("volume explain v 1T", 1, "past its end");
 }

@@ -62,6 +62,18 @@ impl Accesses {
         }
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { reads: self.reads.saturating_add(other.reads), writes: self.writes.saturating_add(other.writes) }
+    }
+
+    /// What came after those of before.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self { reads: self.reads.saturating_sub(before.reads), writes: self.writes.saturating_sub(before.writes) }
+    }
+
     pub fn all(&self) -> u64 {
         self.reads + self.writes
     }

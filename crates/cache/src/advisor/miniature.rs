@@ -13,9 +13,12 @@ use crate::clean::counters::Counters;
 use crate::clean::map::Map;
 use crate::clean::policy::Policy;
 use crate::config::{BlockBytes, PAGE, PolicyKind, PoolKind};
+use crate::format::Corrupt;
+use crate::format::codec::{Reader, Writer};
 
 use super::access::{Access, Accesses, Direction, Passage};
 use super::figures::{number, ratio};
+use super::reuse::weight;
 use super::sample::{GROUPS, Rate, Sampled, deviation};
 
 /// All blocks are of one volume.
@@ -189,6 +192,75 @@ impl Miniature {
         larger
     }
 
+    /// The same size with less blocks watched, as it would be now, but for what it has counted of blocks that are not cached.
+    pub(crate) fn thinned(&mut self, rate: Rate, room: Room) -> Self {
+        let was_prepared = self.pending.is_some();
+        let mut thinned = self.grown(self.blocks, rate, room);
+        if !was_prepared {
+            thinned.pending = None;
+        }
+        thinned
+    }
+
+    /// The slots that it has: less, and it is no sample but a guess.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots_max
+    }
+
+    // ---- what outlives a restart
+
+    /// What it has cached and counted. What it has counted of blocks that are not cached is forgotten by a restart, and which pages of a
+    /// block were overwritten.
+    pub(crate) fn encode(&self, to: &mut Writer) {
+        to.u64(self.blocks).u64(self.rate.bits()).u32(self.map.slots_used());
+        for slot in self.policy.oldest_first(&self.map) {
+            let frequency = u8::try_from(self.map.frequency(slot)).expect("it is 3 at most");
+            to.u32(self.map.key(slot).expect("what is listed is used").block.0).u8(frequency);
+        }
+        let Tally { read_misses, write_misses, written_pages, filled_blocks } = &self.tally;
+        for weight in read_misses.iter().chain(write_misses).chain([written_pages, filled_blocks]) {
+            to.u64(weight.to_bits());
+        }
+    }
+
+    /// # Errors
+    /// The bytes are not what [`Self::encode`] makes of a miniature with that setup.
+    pub(crate) fn decode(from: &mut Reader<'_>, setup: Setup, room: Room, slots_max: u32) -> Result<Self, Corrupt> {
+        let blocks = from.counter()?;
+        let rate = Rate::of_bits(from.u64()?).ok_or_else(|| from.corrupt("a rate is not one"))?;
+        from.require(blocks > 0 && rate.share_of(blocks) <= u64::from(slots_max), "a miniature is too large")?;
+        let mut miniature = Self::new(setup, blocks, rate, room);
+        let count = from.u32()?;
+        from.require(count <= miniature.slots_max, "more is cached than there are slots")?;
+        for _ in 0..count {
+            let key = BlockKey { volume: VOLUME, block: BlockIndex(from.u32()?) };
+            let frequency = u32::from(from.u8()?);
+            from.require(miniature.map.find(key).is_none(), "a block is cached twice")?;
+            from.require(frequency <= 3, "a frequency is too high")?;
+            let slot = miniature.take_slot();
+            miniature.map.insert(slot, key, 0);
+            miniature.policy.inserted(&mut miniature.map, slot);
+            miniature.map.set_frequency(slot, frequency);
+            miniature.map.set_valid(slot, 0..miniature.map.pages_per_block());
+        }
+        let Tally { read_misses, write_misses, written_pages, filled_blocks } = &mut miniature.tally;
+        for sum in read_misses.iter_mut().chain(write_misses).chain([written_pages, filled_blocks]) {
+            *sum = weight(from)?;
+        }
+        Ok(miniature)
+    }
+
+    /// Accesses that it would have missed, reads and writes, and bytes that it would have written to SSDs.
+    pub(crate) fn misses(&self) -> (f64, f64, f64) {
+        let Tally { read_misses, write_misses, .. } = &self.tally;
+        (read_misses.iter().sum(), write_misses.iter().sum(), self.written_bytes())
+    }
+
+    fn written_bytes(&self) -> f64 {
+        let Tally { written_pages, filled_blocks, .. } = self.tally;
+        filled_blocks * number(self.setup.block_bytes.get()) + 2.0 * written_pages * number(PAGE)
+    }
+
     /// It has, or has counted, so many blocks that a larger size had better be begun: that would remember more.
     pub(crate) fn is_nearly_full(&self) -> bool {
         let pending = self.pending.as_ref().map_or(0, |pending| pending.counts.len());
@@ -339,11 +411,10 @@ impl Miniature {
 
     /// What the pool would have done, of all accesses, sampled or not.
     pub fn outcome(&self, accesses: Accesses) -> Outcome {
-        let Tally { read_misses, write_misses, written_pages, filled_blocks } = self.tally;
+        let Tally { read_misses, write_misses, .. } = self.tally;
         let [reads, writes] = [read_misses, write_misses].map(|groups| groups.iter().sum::<f64>());
         let mut groups = read_misses;
         groups.iter_mut().zip(write_misses).for_each(|(sum, writes)| *sum += writes);
-        let written = filled_blocks * number(self.setup.block_bytes.get()) + 2.0 * written_pages * number(PAGE);
         Outcome {
             accesses,
             read_misses: ratio(reads, accesses.reads),
@@ -351,7 +422,7 @@ impl Miniature {
             misses: ratio(reads + writes, accesses.all()),
             error: ratio(deviation(groups, self.rate), accesses.all()),
             read_error: ratio(deviation(read_misses, self.rate), accesses.reads),
-            ssd_written_bytes: written,
+            ssd_written_bytes: self.written_bytes(),
         }
     }
 

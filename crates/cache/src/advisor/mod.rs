@@ -9,12 +9,15 @@
 // Nouns: what is true now.
 pub mod access;
 pub mod curve;
+pub mod days;
 pub mod figures;
 pub mod live;
 pub mod miniature;
 pub mod reuse;
 pub mod sample;
 pub mod sizes;
+pub mod tallies;
+pub mod tap;
 pub mod whatif;
 
 // Verbs: what happens.

@@ -9,9 +9,12 @@
 use std::collections::BTreeMap;
 
 use crate::address::{BlockIndex, at, vec_bytes};
+use crate::format::Corrupt;
+use crate::format::codec::{Reader, Writer};
 
 use super::access::{Accesses, Direction};
 use super::curve::{Curve, Point};
+use super::days::{BlockDays, DaysOfBlock};
 use super::figures::{number, ratio};
 use super::sample::{GROUPS, Rate, Sampled, deviation};
 
@@ -30,6 +33,7 @@ const COLD: usize = OCTAVES;
 struct Watched {
     /// Its place in the order of last accesses.
     place: u32,
+    days: DaysOfBlock,
 }
 
 /// Reuse distances of a volume's blocks.
@@ -60,6 +64,16 @@ impl ReuseDistances {
     /// Takes note of an access, of a block that is watched or not.
     pub fn access(&mut self, block: BlockIndex, direction: Direction) {
         self.accesses.count(direction);
+        self.note(block, direction);
+    }
+
+    /// So many accesses were made, of blocks that are watched or not.
+    pub(crate) fn counted(&mut self, accesses: Accesses) {
+        self.accesses = self.accesses.plus(accesses);
+    }
+
+    /// Takes note of an access that was counted already.
+    pub(crate) fn note(&mut self, block: BlockIndex, direction: Direction) {
         let sampled = Sampled::new(block);
         if self.rate.takes(sampled) {
             self.watch(block, sampled, direction);
@@ -71,7 +85,10 @@ impl ReuseDistances {
             self.renumber();
         }
         let place = self.order.next();
-        let before = self.blocks.insert(block.0, Watched { place });
+        let before = self.blocks.get(&block.0).copied();
+        let mut days = before.map(|before| before.days).unwrap_or_default();
+        days.accessed(direction);
+        self.blocks.insert(block.0, Watched { place, days });
         let distance = before.map(|before| self.order.leave(before.place));
         let weight = self.rate.weight();
         let distances = match direction {
@@ -86,7 +103,15 @@ impl ReuseDistances {
 
     /// Lowers the rate, and forgets what it does not take.
     fn lower_rate(&mut self) {
-        self.rate = self.rate.lowered();
+        self.lower_to(self.rate.lowered());
+    }
+
+    /// The rate is this from now on, if it was higher: what it does not take is forgotten.
+    pub(crate) fn lower_to(&mut self, rate: Rate) {
+        if rate >= self.rate {
+            return;
+        }
+        self.rate = rate;
         let (rate, order) = (self.rate, &mut self.order);
         self.blocks.retain(|block, watched| {
             let stays = rate.takes(Sampled::new(BlockIndex(*block)));
@@ -99,13 +124,71 @@ impl ReuseDistances {
 
     /// Gives the blocks the lowest places, in the order that they have.
     fn renumber(&mut self) {
-        let mut places: Vec<(u32, u32)> = self.blocks.iter().map(|(block, watched)| (watched.place, *block)).collect();
-        places.sort_unstable();
+        let in_order: Vec<(u32, DaysOfBlock)> = self.oldest_first().collect();
         self.order.clear();
-        for (_, block) in places {
+        for (block, days) in in_order {
             let place = self.order.next();
-            self.blocks.insert(block, Watched { place });
+            self.blocks.insert(block, Watched { place, days });
         }
+    }
+
+    /// The watched blocks, the one first whose last access is longest ago.
+    fn oldest_first(&self) -> impl Iterator<Item = (u32, DaysOfBlock)> + use<> {
+        let places = self.blocks.iter().map(|(block, watched)| (watched.place, *block, watched.days));
+        let mut places: Vec<(u32, u32, DaysOfBlock)> = places.collect();
+        places.sort_unstable_by_key(|(place, _, _)| *place);
+        places.into_iter().map(|(_, block, days)| (block, days))
+    }
+
+    // ---- days
+
+    /// So many days have ended since the last time.
+    pub fn days_ended(&mut self, count: u32) {
+        self.blocks.values_mut().for_each(|watched| watched.days.ended(count));
+    }
+
+    /// What was done on which day.
+    pub fn days(&self) -> BlockDays {
+        let mut counts = BlockDays::default();
+        self.blocks.values().for_each(|watched| counts.add(watched.days));
+        counts.times(self.rate)
+    }
+
+    // ---- what outlives a restart
+
+    pub(crate) fn encode(&self, to: &mut Writer) {
+        to.u64(self.rate.bits()).u64(self.accesses.reads).u64(self.accesses.writes);
+        to.u32(count_of(self.blocks.len()));
+        for (block, DaysOfBlock { read, written, read_again }) in self.oldest_first() {
+            to.u32(block).u8(read).u8(written).u8(read_again);
+        }
+        self.reads.encode(to);
+        self.writes.encode(to);
+    }
+
+    /// # Errors
+    /// The bytes are not what [`Self::encode`] makes of one that watches so many blocks at most.
+    pub(crate) fn decode(from: &mut Reader<'_>, blocks_max: u32) -> Result<Self, Corrupt> {
+        let rate = Rate::of_bits(from.u64()?).ok_or_else(|| from.corrupt("a rate is not one"))?;
+        let mut reuse = Self::new(blocks_max, rate);
+        reuse.accesses = Accesses { reads: from.counter()?, writes: from.counter()? };
+        let count = from.u32()?;
+        from.require(count <= blocks_max, "more blocks are watched than may be")?;
+        for _ in 0..count {
+            let block = from.u32()?;
+            let days = DaysOfBlock { read: from.u8()?, written: from.u8()?, read_again: from.u8()? };
+            let place = reuse.order.next();
+            let before = reuse.blocks.insert(block, Watched { place, days });
+            from.require(before.is_none(), "a block is watched twice")?;
+        }
+        reuse.reads = Distances::decode(from)?;
+        reuse.writes = Distances::decode(from)?;
+        Ok(reuse)
+    }
+
+    /// Accesses that LRU would have missed with so many blocks, of reads and of writes.
+    pub(crate) fn misses(&self, blocks: u64) -> (f64, f64) {
+        (self.reads.misses(blocks), self.writes.misses(blocks))
     }
 
     /// The part of all blocks that is watched now.
@@ -257,9 +340,50 @@ impl Distances {
         self.cold + further + own * (1.0 - hit)
     }
 
+    fn encode(&self, to: &mut Writer) {
+        to.u32(count_of(self.classes.len()));
+        for weight in self.classes.iter().chain([&self.cold]) {
+            to.u64(weight.to_bits());
+        }
+        for group in &self.groups {
+            to.flag(!group.is_empty());
+            group.iter().for_each(|weight| {
+                to.u64(weight.to_bits());
+            });
+        }
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+        let count = at(from.u32()?);
+        from.require(count <= class_of(1 << (OCTAVES + 1)), "a distance is too long")?;
+        let mut distances = Self { classes: Vec::with_capacity(count), ..Self::default() };
+        for _ in 0..count {
+            distances.classes.push(weight(from)?);
+        }
+        distances.cold = weight(from)?;
+        for group in &mut distances.groups {
+            if from.flag()? {
+                *group = (0..=COLD).map(|_| weight(from)).collect::<Result<_, _>>()?;
+            }
+        }
+        Ok(distances)
+    }
+
     fn memory_bytes(&self) -> u64 {
         vec_bytes(&self.classes) + self.groups.iter().map(vec_bytes).sum::<u64>()
     }
+}
+
+/// A sum of weights: a number, not negative.
+pub(super) fn weight(from: &mut Reader<'_>) -> Result<f64, Corrupt> {
+    let weight = f64::from_bits(from.u64()?);
+    from.require(weight.is_finite() && weight >= 0.0, "a weight is not one")?;
+    Ok(weight)
+}
+
+/// How many there are of something that is bounded.
+pub(super) fn count_of(length: usize) -> u32 {
+    u32::try_from(length).expect("what is watched is bounded")
 }
 
 fn misses_of_group(octaves: &[f64], blocks: u64) -> f64 {

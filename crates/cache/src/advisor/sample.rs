@@ -55,6 +55,20 @@ impl Rate {
         Self((self.0 - self.0 / 8).max(1))
     }
 
+    /// To be kept, and made a rate again by [`Self::of_bits`].
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(super) fn of_bits(bits: u64) -> Option<Self> {
+        (1..=WHOLE).contains(&bits).then_some(Self(bits))
+    }
+
+    /// Half of it; `None` if that would watch nothing.
+    pub fn halved(self) -> Option<Self> {
+        (self.0 > 1).then_some(Self(self.0 / 2))
+    }
+
     /// So much of `count`, rounded up.
     pub fn share_of(self, count: u64) -> u64 {
         let share = (u128::from(count) * u128::from(self.0)).div_ceil(u128::from(WHOLE));

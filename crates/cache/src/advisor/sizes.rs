@@ -5,10 +5,18 @@
 //! When all of them together take more than was agreed, the smallest size is left out: a cache of a hundredth of what is accessed is the
 //! least interesting.
 
+use crate::address::at;
+use crate::format::Corrupt;
+use crate::format::codec::{Reader, Writer};
+
 use super::access::{Access, Accesses, Direction};
 use super::curve::{Curve, Point};
 use super::miniature::{Miniature, Outcome, Room, Setup};
+use super::reuse::count_of;
 use super::sample::{Rate, Sampled};
+
+/// A miniature of less slots says nothing.
+const SLOTS_MIN: u32 = 32;
 
 /// A setup at many sizes.
 pub struct Sizes {
@@ -41,6 +49,21 @@ impl Sizes {
     /// Takes note of an access, of a block that is watched or not.
     pub fn access(&mut self, access: &Access) {
         self.accesses.count(access.direction);
+        self.note(access);
+        // Tables grow by doubling, seldom: so it is enough to look now and then.
+        if self.accesses.all().is_multiple_of(256) {
+            self.keep_within_memory();
+        }
+    }
+
+    /// So many accesses were made, of blocks that are watched or not.
+    pub(crate) fn counted(&mut self, accesses: Accesses) {
+        self.accesses = self.accesses.plus(accesses);
+        self.keep_within_memory();
+    }
+
+    /// Takes note of an access that was counted already.
+    pub(crate) fn note(&mut self, access: &Access) {
         let sampled = Sampled::new(access.block);
         for miniature in &mut self.miniatures {
             miniature.access(access, sampled);
@@ -53,10 +76,71 @@ impl Sizes {
             self.miniatures.extend(larger);
             self.keep_within_memory();
         }
-        // Tables grow by doubling, seldom: so it is enough to look now and then.
-        if self.accesses.all().is_multiple_of(256) {
-            self.keep_within_memory();
+    }
+
+    /// No more blocks are watched than this rate takes: the sizes of which too little would be left are left out, but for the largest.
+    pub(crate) fn lower_to(&mut self, rate: Rate) {
+        if rate >= self.rate {
+            return;
         }
+        self.rate = rate;
+        let count = self.miniatures.len();
+        let mut thinned = Vec::with_capacity(count);
+        for (index, mut miniature) in std::mem::take(&mut self.miniatures).into_iter().enumerate() {
+            if miniature.rate() > rate {
+                miniature = miniature.thinned(rate, Room::Scarce);
+            }
+            if miniature.slots() >= SLOTS_MIN || index + 1 == count {
+                thinned.push(miniature);
+            }
+        }
+        self.miniatures = thinned;
+    }
+
+    /// The highest rate at which any size watches.
+    pub(crate) fn rate(&self) -> Rate {
+        self.miniatures.iter().map(Miniature::rate).max().unwrap_or(self.rate)
+    }
+
+    /// Blocks, reads missed, writes missed, bytes written to SSDs and how far the ratio of misses may be off, of each size.
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = (u64, (f64, f64, f64), Outcome)> {
+        self.miniatures.iter().map(|size| (size.blocks(), size.misses(), size.outcome(self.accesses)))
+    }
+
+    // ---- what outlives a restart
+
+    pub(crate) fn encode(&self, to: &mut Writer) {
+        to.u64(self.rate.bits()).u64(self.accesses.reads).u64(self.accesses.writes);
+        to.u32(count_of(self.miniatures.len()));
+        self.miniatures.iter().for_each(|miniature| miniature.encode(to));
+    }
+
+    /// # Errors
+    /// The bytes are not what [`Self::encode`] makes of the same setup and sizes.
+    pub(crate) fn decode(
+        from: &mut Reader<'_>,
+        setup: Setup,
+        blocks: &[u64],
+        slots: u32,
+        memory_max_bytes: u64,
+    ) -> Result<Self, Corrupt> {
+        let rate = Rate::of_bits(from.u64()?).ok_or_else(|| from.corrupt("a rate is not one"))?;
+        let accesses = Accesses { reads: from.counter()?, writes: from.counter()? };
+        let count = at(from.u32()?);
+        from.require((1..=blocks.len()).contains(&count), "the number of sizes is wrong")?;
+        let mut miniatures: Vec<Miniature> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let miniature = Miniature::decode(from, setup, Room::Scarce, slots.saturating_add(1))?;
+            let grows = miniatures.last().is_none_or(|before| before.blocks() < miniature.blocks());
+            from.require(grows && blocks.contains(&miniature.blocks()), "a size is not one of those that are tried")?;
+            miniatures.push(miniature);
+        }
+        let largest = miniatures.pop().expect("there is one").prepared_to_grow();
+        let rest = blocks.iter().rev().copied().filter(|size| *size > largest.blocks()).collect();
+        miniatures.push(largest);
+        let mut sizes = Self { miniatures, rest, slots, rate, memory_max_bytes, accesses };
+        sizes.keep_within_memory();
+        Ok(sizes)
     }
 
     fn keep_within_memory(&mut self) {

@@ -37,6 +37,13 @@ pub(crate) fn bytes_per_slot(pages_per_block: u32) -> f64 {
     f64::from(u32::try_from(bits_per_slot(pages_per_block) / 8).expect("a few bytes"))
 }
 
+/// What is known of a block that is not cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockCounts {
+    pub(crate) reads: u8,
+    pub(crate) writes: u8,
+}
+
 /// What is counted.
 #[derive(Clone, Copy)]
 enum Direction {
@@ -83,6 +90,15 @@ impl Counters {
     /// Counts a write to `key`; answers how many there were of late, this one included: 1 to 4.
     pub fn count_write(&mut self, key: BlockKey) -> u8 {
         self.count(key, Direction::Write)
+    }
+
+    /// How often `key` was read of late, and written: 0 to 3, for what comes next is counted as one more.
+    pub(crate) fn counts_of(&self, key: BlockKey) -> BlockCounts {
+        let count = |direction| {
+            let reached = (1..COUNT_MAX).take_while(|count| self.has(Word::new(key, direction, *count)));
+            u8::try_from(reached.count()).expect("counts are small")
+        };
+        BlockCounts { reads: count(Direction::Read), writes: count(Direction::Write) }
     }
 
     /// Starts again from nothing for `key`. A word whose bit it shares is forgotten with it.

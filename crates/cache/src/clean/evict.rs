@@ -99,6 +99,11 @@ impl<E: Env> Clean<E> {
         ShareRoom { enough: self.slots.borrow().has_room_in_share(index, coming), evicted }
     }
 
+    /// Whether the volume may have one slot more of its share, beside those that are on their way.
+    pub(crate) fn may_have_more(&self, index: VolumeIndex) -> bool {
+        self.slots.borrow().has_room_in_share(index, self.fills.running_for(index) + 1)
+    }
+
     /// Whether a block of the volume could be evicted.
     pub(crate) fn has_victim_of(&self, index: VolumeIndex) -> bool {
         self.slots.borrow_mut().victim_of(index).is_some()

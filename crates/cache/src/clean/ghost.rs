@@ -55,6 +55,17 @@ impl Ghost {
         }
     }
 
+    pub(crate) fn contains(&self, key: BlockKey) -> bool {
+        let hash = key.hash();
+        match self {
+            Self::Exact { fingerprints, .. } => {
+                let (old, new) = fingerprints.as_slices();
+                [old, new].into_iter().any(|part| position_of(part, low_half(hash)).is_some())
+            }
+            Self::Sets(sets) => position_of(sets.0.places_of(hash), fingerprint(hash)).is_some(),
+        }
+    }
+
     /// Forgets `key`; answers whether it was remembered.
     pub fn remove(&mut self, key: BlockKey) -> bool {
         let hash = key.hash();

@@ -34,6 +34,7 @@ pub(crate) mod recover;
 pub(crate) mod slot_ssd;
 pub(crate) mod slot_ssds;
 
+pub(crate) use counters::BlockCounts;
 pub(crate) use evict::{Claimed, ready_wanted};
 
 use std::cell::{Ref, RefCell};
@@ -51,7 +52,7 @@ use crate::clean::links::SLOTS_MAX;
 use crate::clean::map::Map;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::clean::slot_ssds::SlotSsds;
-use crate::clean::slots::Slots;
+use crate::clean::slots::{Slots, Standing};
 use crate::clean::unpublished::Unpublished;
 use crate::config::{PolicyKind, PoolSettings};
 use crate::members::Members;
@@ -90,6 +91,32 @@ pub(crate) enum BlockLookup {
     All(SlotIndex),
     /// Some are, or the slot cannot be read now.
     Some,
+}
+
+/// The slot of a block.
+pub(crate) struct SlotPlace {
+    /// The path of its SSD.
+    pub(crate) ssd: String,
+    /// Its number there.
+    pub(crate) slot: u32,
+    /// It has the page that was asked about, and can be read.
+    pub(crate) has_page: bool,
+    pub(crate) published: bool,
+}
+
+/// What a read that missed was counted as.
+pub(crate) struct CountedRead {
+    /// The blocks that are worth a slot by now.
+    pub(crate) hot: Vec<BlockKey>,
+    /// The first block that was missed; there is one.
+    pub(crate) first: Option<FirstMissed>,
+}
+
+/// A block of which pages were missed.
+pub(crate) struct FirstMissed {
+    pub(crate) key: BlockKey,
+    /// How often it was missed of late: 1 to 4.
+    pub(crate) count: u8,
 }
 
 impl<E: Env> Clean<E> {
@@ -274,25 +301,54 @@ impl<E: Env> Clean<E> {
         }
     }
 
+    /// How a block stands of which a read missed something.
+    pub(crate) fn standing(&self, key: BlockKey) -> Standing {
+        self.slots.borrow().standing(key)
+    }
+
+    /// Which slot the block has, and whether that has this page of it.
+    pub(crate) fn place_of(&self, key: BlockKey, page: u32) -> Option<SlotPlace> {
+        let slots = self.slots.borrow();
+        let slot = slots.find(key)?;
+        let ssd = self.ssds.of(slot);
+        Some(SlotPlace {
+            ssd: ssd.path.clone(),
+            slot: ssd.local(slot),
+            has_page: slots.run(slot, page, 1).0 && self.is_readable(slot),
+            published: slots.is_published(slot),
+        })
+    }
+
     // ---- what is counted
 
-    /// Counts a read that missed these pages, once for each block; answers the blocks that were missed so often of late.
+    /// How often a block that is not cached was asked for of late.
+    pub(crate) fn counts_of(&self, key: BlockKey) -> BlockCounts {
+        self.counters.borrow().counts_of(key)
+    }
+
+    /// Counts a read that missed these pages, once for each block; answers which blocks were missed so often of late, and how the first
+    /// one stood.
     pub(crate) fn count_read<'a>(
         &self,
         volume: VolumeIndex,
         missing: impl Iterator<Item = &'a Range<u64>>,
         threshold: u8,
-    ) -> Vec<BlockKey> {
+    ) -> CountedRead {
         let mut counters = self.counters.borrow_mut();
-        let mut counted = None;
-        let mut hot = Vec::new();
+        let mut last = None;
+        let mut counted = CountedRead { hot: Vec::new(), first: None };
         for (block, _) in missing.flat_map(|pages| self.blocks.of(pages.clone())) {
             let key = BlockKey { volume, block };
-            if counted.replace(key) != Some(key) && counters.count_read(key) >= threshold {
-                hot.push(key);
+            if last.replace(key) == Some(key) {
+                continue;
+            }
+            let count = counters.count_read(key);
+            counted.first.get_or_insert(FirstMissed { key, count });
+            if count >= threshold {
+                counted.hot.push(key);
             }
         }
-        hot
+        counted
     }
 
     /// Counts a write around the cache; answers the blocks of it that were written so often of late and are not cached.

@@ -7,7 +7,7 @@
 //! Ratios and thresholds are libCacheSim's defaults, with which the reference miss ratios were measured.
 //! Volumes with a share of their own have queues of their own (`shares.rs`), each with the same policy.
 
-use crate::address::{SlotIndex, VolumeIndex, at};
+use crate::address::{BlockKey, SlotIndex, VolumeIndex, at};
 use crate::clean::ghost::Ghost;
 use crate::clean::links::List;
 use crate::clean::map::Map;
@@ -185,6 +185,11 @@ impl Policy {
     /// Takes out a slot for any other reason.
     pub fn removed(&mut self, map: &mut Map, slot: SlotIndex) {
         self.unlink(map, slot);
+    }
+
+    /// Whether a block is among those that were evicted last without having proved useful; S3-FIFO alone knows.
+    pub(crate) fn remembers_evicted(&self, key: BlockKey) -> bool {
+        self.ghost.as_ref().is_some_and(|ghost| ghost.contains(key))
     }
 
     /// The memory that it takes, in bytes.

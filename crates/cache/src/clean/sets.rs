@@ -26,6 +26,11 @@ impl<T: Copy + Default + PartialEq> Sets<T> {
         self.set_at(bucket(hash, self.set_count()))
     }
 
+    /// The entries of the set that takes keys with this hash.
+    pub(super) fn places_of(&self, hash: u64) -> &[T] {
+        &self.places[bucket(hash, self.set_count()) * self.ways..][..self.ways]
+    }
+
     pub(super) fn set_at(&mut self, index: usize) -> Set<'_, T> {
         Set { places: &mut self.places[index * self.ways..][..self.ways] }
     }

@@ -32,6 +32,16 @@ pub(super) enum Hidden {
     All,
 }
 
+/// How a block stands of which a read missed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has a slot, without these pages.
+    Cached,
+    /// It had one, and made room for others. Only policies with a ghost remember that, and of blocks that were not hit much.
+    Evicted,
+    Unknown,
+}
+
 /// What a slot held at a moment: a later fill of the same slot has another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotContent {
@@ -73,6 +83,15 @@ impl Slots {
 
     pub(super) fn find(&self, key: BlockKey) -> Option<SlotIndex> {
         self.map.find(key)
+    }
+
+    /// How a block stands of which something was missed.
+    pub(crate) fn standing(&self, key: BlockKey) -> Standing {
+        match self.map.find(key) {
+            Some(_) => Standing::Cached,
+            None if self.policy.remembers_evicted(key) => Standing::Evicted,
+            None => Standing::Unknown,
+        }
     }
 
     /// The block that the slot holds; `None` if it is free.

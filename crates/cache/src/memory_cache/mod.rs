@@ -181,6 +181,11 @@ impl VolumePages {
             && self.cache.state.borrow().allowed_pages > 0
     }
 
+    /// Whether a read of the page would be answered from here.
+    pub(crate) fn holds(&self, page: u64) -> bool {
+        self.concerns(&(page..page + 1)) && self.cache.state.borrow().resident.holds(self.key(page))
+    }
+
     /// The page, if it is here: not copied.
     pub(crate) fn lend(&self, page: u64) -> Option<Buf> {
         let mut state = self.cache.state.borrow_mut();

@@ -25,6 +25,7 @@ use crate::members::pool_life::PoolLife;
 use crate::time_limit::within;
 use crate::volume::VolumeInner;
 use crate::volume::attached_volumes::AttachedVolumes;
+use crate::volume::missed::Missed;
 
 /// How often what waits in the queue is looked at without any news.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -152,6 +153,20 @@ impl<E: Env> Filler<E> {
         let Some(limit) = self.settings.get().ssd_writes_per_day_bytes else { return false };
         let running = u64::try_from(self.clean.fills().running()).expect("an address has 64 bits at most");
         self.members.written_today().saturating_add(running * self.blocks.bytes()) >= limit
+    }
+
+    /// What keeps blocks of a volume out of the cache that are hot enough, and that nobody is filling.
+    pub(super) fn hindrance(&self, volume: VolumeIndex) -> Option<Missed> {
+        if self.is_worn_for_today() {
+            return Some(Missed::WearLimit);
+        }
+        if self.fills_nothing() || self.members.online_ssds().next().is_none() {
+            return Some(Missed::Degraded);
+        }
+        if !self.clean.may_have_more(volume) && !self.clean.has_victim_of(volume) {
+            return Some(Missed::Share);
+        }
+        (!self.clean.has_ready_slot()).then_some(Missed::NoRoom)
     }
 
     /// Whether there is a slot and a permit for one more fill.

@@ -6,6 +6,7 @@
 pub(crate) mod held_pages;
 pub(crate) mod latency;
 pub(crate) mod locks;
+pub(crate) mod missed;
 pub(crate) mod pieces;
 pub(crate) mod recorder;
 pub(crate) mod streams;
@@ -17,6 +18,7 @@ pub(crate) mod backing;
 mod carried;
 pub(crate) mod cleaner;
 pub(crate) mod clear;
+pub(crate) mod explain;
 pub(crate) mod fill;
 pub(crate) mod identity;
 pub(crate) mod in_log;
@@ -35,7 +37,9 @@ use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, Ins
 
 use crate::address::{BlockKey, VolumeIndex, pages_of};
 use crate::advisor::access::Direction;
-use crate::config::{PAGE, VolumeName, VolumeSettings, VolumeSpec, limits};
+use crate::advisor::miniature::Setup;
+use crate::advisor::tap::{Taken, Tap, Wanted};
+use crate::config::{PAGE, PoolKind, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::Content;
 use crate::log::read_log::LogRun;
@@ -46,8 +50,10 @@ use crate::pool::PoolInner;
 use crate::status::{ErrorAnswer, Health, VolumeStats, VolumeStatus};
 use crate::volume::backing::{Backing, Failures};
 use crate::volume::clear::Cleared;
+use crate::volume::explain::Explanation;
 use crate::volume::latency::{Latencies, LatencyCounters};
 use crate::volume::locks::RangeLocks;
+use crate::volume::missed::LastMisses;
 use crate::volume::read::Destination;
 use crate::volume::recorder::{Recorded, Recorder};
 use crate::volume::streams::Streams;
@@ -93,7 +99,9 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) read_streams: RefCell<Streams>,
     pub(crate) write_streams: RefCell<Streams>,
     pub(crate) recorder: Recorder,
+    pub(crate) tap: Tap,
     pub(crate) stats: Stats,
+    pub(crate) last_misses: LastMisses,
     pub(crate) stopped: Cell<bool>,
     /// Its cache is being flushed, so that it can be taken away: new writes go past it.
     pub(crate) draining: Cell<bool>,
@@ -215,7 +223,9 @@ impl<E: Env> Volume<E> {
             read_streams: RefCell::new(Streams::new()),
             write_streams: RefCell::new(Streams::new()),
             recorder: Recorder::default(),
+            tap: Tap::default(),
             stats,
+            last_misses: LastMisses::default(),
             stopped: Cell::new(false),
             draining: Cell::new(false),
             fenced: RefCell::default(),
@@ -270,6 +280,32 @@ impl<E: Env> Volume<E> {
 
     pub fn end_recording(&self) {
         self.inner.recorder.end();
+    }
+
+    /// Where the page is now in which this byte lies, and what keeps it out of the cache. Fails if it lies outside the volume.
+    pub fn explain(&self, offset: u64) -> Result<Explanation, Error> {
+        if offset >= self.size_bytes() {
+            return Err(self.inner.outside(offset, 1));
+        }
+        Ok(self.inner.explain(offset))
+    }
+
+    /// Which of its pool's settings decide what is cached; `None`: it has no pool.
+    pub fn pool_setup(&self) -> Option<Setup> {
+        let attached = self.inner.attached()?;
+        let settings = attached.pool.settings.get();
+        Some(Setup {
+            kind: if attached.pool.log.is_some() { PoolKind::ReadWrite } else { PoolKind::Read },
+            block_bytes: settings.block_bytes,
+            policy: settings.policy,
+            populate_on_read: settings.populate_on_read,
+            populate_on_write: settings.populate_on_write,
+        })
+    }
+
+    /// Accesses of hosts since the last time, for curves of what a cache would do; from now on those that are wanted.
+    pub fn take_accesses(&self, wanted: Wanted) -> Taken {
+        self.inner.tap.take(wanted)
     }
 
     /// Changes while something goes on that takes long: zeroes, trims, filling on request, cleaning. Hosts that wait for it

@@ -11,8 +11,10 @@ use futures_util::future::{Either, join_all, select};
 use hotset_block::{Buf, BufPool, ByteRange, Env, PAGE_BYTES};
 
 use crate::address::{BlockKey, SlotIndex, VolumeIndex, bytes_of, bytes_within, pages_of};
-use crate::clean::BlockLookup;
+use crate::advisor::access::{Direction, Passage};
 use crate::clean::read_slot::Brought;
+use crate::clean::slots::Standing;
+use crate::clean::{BlockLookup, CountedRead, FirstMissed};
 use crate::config::PAGE;
 use crate::error::Error;
 use crate::log::read_log::LogRun;
@@ -22,6 +24,7 @@ use crate::memory_cache::Admission;
 use crate::pool::PoolInner;
 use crate::volume::backing::HostsTurn;
 use crate::volume::cleaner::joined;
+use crate::volume::missed::Missed;
 use crate::volume::{Attached, VolumeInner};
 
 /// Where consecutive pages of a request are.
@@ -101,19 +104,22 @@ impl<E: Env> VolumeInner<E> {
     /// The newest bytes of `range`, which is valid and not empty. They are not in the destination's buffer if a device failed
     /// to fill it, and may still write to it.
     pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
-        let attached = self.place()?;
+        let attached = self.place().inspect_err(|_| self.stats.count_missed(Missed::Degraded))?;
         let pages = pages_of(range);
         let (in_memory, reads_ahead) = (self.memory.concerns(&pages), self.memory.reads_ahead());
-        if attached.is_none() && !in_memory && !reads_ahead {
-            return self.read_backing(range, destination).await;
-        }
         let cutoff = self.spec.borrow().settings.read_cutoff_bytes;
         let is_of_stream = self.streams_past(range, &self.read_streams, cutoff);
+        self.tap.note(&pages, Direction::Read, if is_of_stream { Passage::Past } else { Passage::Counted });
+        if attached.is_none() && !in_memory && !reads_ahead {
+            self.missed(&pages, Missed::Off);
+            return self.read_backing(range, destination).await;
+        }
         if is_of_stream
             && reads_ahead
             && let Some(buf) = Box::pin(self.read_ahead_of(range)).await
         {
             add(&self.stats.bypassed_reads, u64::from(attached.is_some()));
+            self.missed(&pages, Missed::Stream);
             return Ok(destination.filled_with(buf));
         }
         if !in_memory {
@@ -151,6 +157,12 @@ impl<E: Env> VolumeInner<E> {
                 }
             }
         }
+    }
+
+    /// A read of these pages is not answered from the cache.
+    fn missed(&self, pages: &Range<u64>, missed: Missed) {
+        self.stats.count_missed(missed);
+        self.last_misses.note(pages.start, missed);
     }
 
     /// Some hits are told to the policy of the pool: what is hot in memory stays on the SSDs, for the time when it is not.
@@ -199,29 +211,35 @@ impl<E: Env> VolumeInner<E> {
         destination: Destination,
         is_of_stream: bool,
     ) -> Result<Buf, Error> {
+        let pages = pages_of(range);
         let Some(attached) = attached else {
+            self.missed(&pages, Missed::Off);
             if is_of_stream {
                 self.extend_ahead(range);
             }
             return self.read_backing(range, destination).await;
         };
-        let pages = pages_of(range);
-        let streaming = is_of_stream || !self.spec.borrow().settings.read_cache;
+        let is_off = !self.spec.borrow().settings.read_cache;
+        let past = is_of_stream.then_some(Missed::Stream).or(is_off.then_some(Missed::Off));
         match attached.pool.plan(attached.index, &pages) {
             Plan::Hit(slot, key) => {
                 if let Some(buf) = self.read_slot(&attached, slot, key, &pages, destination).await {
                     add(&self.stats.read_hits, 1);
                     return Ok(within_pages(buf, &pages, range));
                 }
+                self.missed(&pages, Missed::Degraded);
                 self.read_backing(range, Destination::Own).await
             }
-            Plan::Mixed(runs) if !streaming || runs.iter().all(Run::is_cached) || runs.iter().any(Run::is_of_log) => {
-                let counted = if streaming { Counted::No } else { Counted::Yes };
+            Plan::Mixed(runs)
+                if past.is_none() || runs.iter().all(Run::is_cached) || runs.iter().any(Run::is_of_log) =>
+            {
+                let counted = past.map_or(Counted::Yes, Counted::Past);
                 self.read_runs(&attached, runs, &pages, range, counted, destination).await
             }
-            Plan::Miss if !streaming => Box::pin(self.read_miss(&attached, &pages, range, destination)).await,
+            Plan::Miss if past.is_none() => Box::pin(self.read_miss(&attached, &pages, range, destination)).await,
             Plan::Miss | Plan::Mixed(_) => {
                 add(&self.stats.bypassed_reads, 1);
+                past.into_iter().for_each(|missed| self.missed(&pages, missed));
                 if is_of_stream {
                     self.extend_ahead(range);
                 }
@@ -241,17 +259,19 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<Buf, Error> {
         let pool = &attached.pool;
         let threshold = pool.settings.get().populate_on_read;
-        let hot = pool.clean.count_read(attached.index, std::iter::once(pages), threshold);
+        let counted = pool.clean.count_read(attached.index, std::iter::once(pages), threshold);
+        let missed = pool.why_missed(&counted, threshold);
         if !pool.filler.fills_are_carried() {
-            return self.read_miss_of_large_blocks(attached, &hot, pages, range, destination).await;
+            return self.read_miss_of_large_blocks(attached, &counted.hot, pages, range, destination, missed).await;
         }
-        if let Some(buf) = self.read_with_blocks(attached, pages, &hot).await {
+        if let Some(buf) = self.read_with_blocks(attached, pages, &counted.hot).await {
+            self.missed(pages, missed);
             return Ok(within_pages(destination.filled_with(buf), pages, range));
         }
         self.until_carried(pool, attached.index, pages).await;
         match self.find_filled(pages) {
             Some(filled) => self.read_filled(filled, pages, range, destination).await,
-            None => self.read_missing(pool, pages, range, destination).await,
+            None => self.read_missing(pool, pages, range, destination, missed).await,
         }
     }
 
@@ -262,13 +282,14 @@ impl<E: Env> VolumeInner<E> {
         pages: &Range<u64>,
         range: ByteRange,
         destination: Destination,
+        missed: Missed,
     ) -> Result<Buf, Error> {
         let pool = &attached.pool;
         let [key] = hot[..] else {
             for key in hot {
                 pool.filler.request_fill(*key);
             }
-            return self.read_missing(pool, pages, range, destination).await;
+            return self.read_missing(pool, pages, range, destination, missed).await;
         };
         // Those that wait for their turn come first: they are filled in the order in which the disks read fastest.
         let fills = pool.clean.fills();
@@ -277,8 +298,9 @@ impl<E: Env> VolumeInner<E> {
         let begun = if now { pool.filler.begin_fill(key) } else { None };
         let Some((fill, volume)) = begun else {
             pool.filler.request_fill(key);
-            return self.read_missing(pool, pages, range, destination).await;
+            return self.read_missing(pool, pages, range, destination, missed).await;
         };
+        self.missed(pages, missed);
         let read = self.read_whole_pages(pages, destination.buf(self.env.buffers(), bytes_of(pages))).await;
         if let Ok(buf) = &read {
             let block = pool.filler.pages_of_block(key);
@@ -297,12 +319,14 @@ impl<E: Env> VolumeInner<E> {
         pages: &Range<u64>,
         range: ByteRange,
         destination: Destination,
+        missed: Missed,
     ) -> Result<Buf, Error> {
         let filled = {
             let mut turn = pin!(self.backing.hosts_turn(self.device_blocks(range).length()));
             loop {
                 let filled = pool.clean.fills().ended();
                 if let Either::Left((turn, _)) = select(turn.as_mut(), filled).await {
+                    self.missed(pages, missed);
                     return self.read_in_turn(turn, range, destination).await;
                 }
                 if let Some(filled) = self.find_filled(pages) {
@@ -335,6 +359,7 @@ impl<E: Env> VolumeInner<E> {
             add(&self.stats.read_hits, 1);
             return Ok(within_pages(buf, pages, range));
         }
+        self.missed(pages, Missed::Degraded);
         self.read_backing(range, Destination::Own).await
     }
 
@@ -350,13 +375,20 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<Buf, Error> {
         let pool = &attached.pool;
         let all_cached = runs.iter().all(Run::is_cached);
-        if !all_cached && counted == Counted::Yes {
-            let missing = runs.iter().filter(|run| !run.is_cached()).map(|run| &run.pages);
-            let threshold = pool.settings.get().populate_on_read;
-            for key in pool.clean.count_read(attached.index, missing, threshold) {
-                pool.filler.request_fill(key);
+        match counted {
+            Counted::Yes if !all_cached => {
+                let missing = runs.iter().filter(|run| !run.is_cached()).map(|run| &run.pages);
+                let threshold = pool.settings.get().populate_on_read;
+                let counted = pool.clean.count_read(attached.index, missing, threshold);
+                self.missed(pages, pool.why_missed(&counted, threshold));
+                for key in counted.hot {
+                    pool.filler.request_fill(key);
+                }
             }
+            Counted::Past(missed) => self.missed(pages, missed),
+            Counted::Yes | Counted::No => {}
         }
+        let hits = all_cached && counted == Counted::Yes;
         let mut rest = destination.buf(self.env.buffers(), bytes_of(pages));
         let mut reads = Vec::new();
         for run in runs {
@@ -366,13 +398,17 @@ impl<E: Env> VolumeInner<E> {
         }
         let mut whole: Option<Buf> = None;
         for part in join_all(reads).await {
-            let part = part?;
+            let part = part.inspect_err(|_| {
+                if hits {
+                    self.missed(pages, Missed::Degraded);
+                }
+            })?;
             whole = Some(match whole {
                 None => part,
                 Some(before) => joined(&self.env, before, part),
             });
         }
-        add(&self.stats.read_hits, u64::from(all_cached && counted == Counted::Yes));
+        add(&self.stats.read_hits, u64::from(hits));
         Ok(within_pages(whole.expect("a request has pages"), pages, range))
     }
 
@@ -555,6 +591,28 @@ impl<E: Env> PoolInner<E> {
         self.plan_runs(volume, pages)
     }
 
+    /// Why a read was not answered from the cache that was counted so, before anything follows from that.
+    fn why_missed(&self, counted: &CountedRead, threshold: u8) -> Missed {
+        let FirstMissed { key, count } = counted.first.as_ref().expect("a read that missed has missed some block");
+        match self.clean.standing(*key) {
+            Standing::Cached => return Missed::Overwritten,
+            // It counts from the beginning.
+            Standing::Evicted if *count <= threshold => return Missed::Evicted,
+            Standing::Evicted | Standing::Unknown => {}
+        }
+        let first_time = if *count == 1 { Missed::FirstTouch } else { Missed::BelowThreshold };
+        let fills = self.clean.fills();
+        if *count < threshold {
+            return first_time;
+        }
+        match self.filler.hindrance(key.volume) {
+            Some(hindrance @ (Missed::WearLimit | Missed::Degraded)) => hindrance,
+            // It has reached the threshold by this read.
+            Some(_) | None if *count == threshold && !fills.is_known(*key) => first_time,
+            hindrance => hindrance.unwrap_or(Missed::FetchRate),
+        }
+    }
+
     /// Log over slot over backing device.
     fn plan_runs(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
         let mut runs: Vec<Run> = Vec::new();
@@ -603,5 +661,7 @@ fn push_run(runs: &mut Vec<Run>, run: Run) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counted {
     Yes,
+    /// It goes past the cache, and what has to answer all the same is no hit.
+    Past(Missed),
     No,
 }

@@ -9,6 +9,7 @@ use futures_util::future::join;
 use hotset_block::{Buf, ByteRange, Env};
 
 use crate::address::{bytes_of, pages_of};
+use crate::advisor::access::{Direction, Passage};
 use crate::config::PAGE;
 use crate::error::Error;
 use crate::members::io::add;
@@ -31,6 +32,8 @@ impl<E: Env> VolumeInner<E> {
         add(&self.stats.write_bytes, range.length());
         let cutoff = self.spec.borrow().settings.write_cutoff_bytes;
         let streaming = self.streams_past(range, &self.write_streams, cutoff);
+        let passage = if streaming { Passage::Past } else { Passage::Counted };
+        self.tap.note(&pages_of(range), Direction::Write, passage);
         self.store(range, buf, streaming, durability).await
     }
 

@@ -1,6 +1,8 @@
 //! The verbs that talk to the daemon: each makes a request and prints the answer.
 
 mod address;
+mod advisor;
+mod drawing;
 mod drives;
 mod events;
 mod http;
@@ -23,6 +25,8 @@ mod trace;
 mod volume;
 
 pub(crate) use address::{Address, Credentials};
+pub(crate) use advisor::{advise as run_advise, whatif as run_whatif};
+pub(crate) use drawing::{Drawn, Marks, drawing};
 pub(crate) use events::run as run_events;
 pub(crate) use http::{Answers, Client, Door};
 pub(crate) use image::{create as create_image, fill_bar};

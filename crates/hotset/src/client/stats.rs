@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::http::Client;
 use super::print::{Reader, print, write_as_it_is, write_more};
 use super::table::{Cell, Column, Listing};
+use super::volume::reasons;
 use crate::args::{Output, StatsArguments, StatsWord};
 
 /// The rates of one volume over the last interval. Keys are as stable as the API's.
@@ -97,6 +98,11 @@ const COUNTERS: &[Column<VolumeCounters>] = &[
     Column::new(">HITS", |volume| Cell::Count(volume.stats.read_hits)),
     Column::new(">IN MEMORY", |volume| Cell::Count(volume.stats.memory_hits)),
     Column::new(">HIT RATIO", |volume| Cell::Ratio(volume.stats.hit_ratio)),
+    Column::new(">MISSES", |volume| Cell::Count(volume.stats.reads - volume.stats.read_hits.min(volume.stats.reads))),
+    Column::new("MOSTLY FOR", |volume| match reasons(&volume.stats).first() {
+        Some((reason, 1..)) => Cell::Text((*reason).to_owned()),
+        Some((_, 0)) | None => Cell::Nothing,
+    }),
     Column::new(">WRITES", |volume| Cell::Count(volume.stats.writes)),
     Column::new(">WRITE HITS", |volume| Cell::Count(volume.stats.write_hits)),
     Column::new(">BYPASSED", |volume| Cell::Count(volume.stats.bypassed_reads + volume.stats.bypassed_writes)),

@@ -1,8 +1,9 @@
 //! The `volume` verbs.
 
 use hotset_api::{
-    ApiError, ApiErrorKind, BackingAccept, BackingEvidence, CacheEnable, Deleted, HostClient, PoolKind, Share, Volume,
-    VolumeChange, VolumeClear, VolumeCreate, VolumeList, VolumeRename, VolumeSet, VolumeState,
+    ApiError, ApiErrorKind, BackingAccept, BackingEvidence, CacheEnable, Deleted, Explanation, HostClient, PoolKind,
+    Share, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeList, VolumeRename, VolumeSet, VolumeState,
+    VolumeStats,
 };
 use hyper::Method;
 
@@ -13,7 +14,7 @@ use super::table::{Cell, Column, Listing, facts, notes, on_off};
 use crate::args::{Output, VolumeVerb};
 use crate::paths::absolute_backing;
 use crate::settings::volume_set;
-use crate::size::{grouped, human};
+use crate::size::{Size, grouped, human};
 use crate::words;
 use hotset_cache::date_and_time;
 
@@ -67,6 +68,10 @@ pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: V
                 ),
             })
         }
+        VolumeVerb::Explain { name, offset: Size(offset) } => {
+            let path = format!("/volumes/{name}/explanation?offset={offset}");
+            print(output, &client.get::<Explanation>(&path)?, explanation)
+        }
         VolumeVerb::AcceptBacking { name, force, dry_run } => {
             accept_backing(client, output, &name.to_string(), force, dry_run)
         }
@@ -98,6 +103,36 @@ pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: V
             removal::cancel(client, output, "volume", &format!("/volumes/{name}/flush"))
         }
     }
+}
+
+fn explanation(known: &Explanation) -> String {
+    let mut told = vec![
+        ("Page", format!("{} to {} of volume {}", known.page_offset, known.page_offset + 4096, known.volume)),
+        ("Read from", known.now.clone()),
+        ("Memory cache", if known.in_memory { "has it" } else { "does not have it" }.to_owned()),
+    ];
+    if let Some(places) = &known.in_pool {
+        let populated = match places.populate_on_write {
+            0 => String::new(),
+            writes => format!(", or written {writes} times"),
+        };
+        told.push(("Block", format!("{} in pool {}", places.block, places.pool)));
+        told.push((
+            "Counted",
+            format!(
+                "{} reads and {} writes of late; populated when it is read {} times{populated}",
+                places.reads_counted, places.writes_counted, places.populate_on_read
+            ),
+        ));
+        if let Some(slot) = &places.in_slot {
+            let page = if slot.has_page { "with this page" } else { "without this page" };
+            told.push(("Slot", format!("{} of SSD {}, {page}", slot.slot, slot.ssd)));
+        }
+        told.push(("Evicted", if places.was_evicted { "not long ago".to_owned() } else { String::new() }));
+    }
+    told.push(("Missed last for", known.last_missed.map_or_else(String::new, |reason| reason.word().to_owned())));
+    told.push(("What gets it in", known.then.clone()));
+    facts(&told)
 }
 
 /// Shows what is known before anything is done.
@@ -326,6 +361,7 @@ fn show(volume: &Volume) -> String {
                 grouped(stats.read_hits - stats.memory_hits.min(stats.read_hits))
             ),
         ),
+        ("Misses", misses(stats)),
         ("Writes", format!("{} ({})", grouped(stats.writes), human(stats.write_bytes))),
         ("Write hits", grouped(stats.write_hits)),
         ("Cleaned, moved", format!("{}, {}", human(stats.cleaned_bytes), human(stats.moved_bytes))),
@@ -341,4 +377,29 @@ fn show(volume: &Volume) -> String {
         ("Invalid requests", grouped(stats.invalid)),
         ("Cache drops", grouped(stats.cache_drops)),
     ])
+}
+
+/// Reads that missed, by reason, the most frequent first.
+fn misses(stats: &VolumeStats) -> String {
+    let told = reasons(stats).into_iter().filter(|(_, count)| *count > 0);
+    told.map(|(reason, count)| format!("{} {reason}", grouped(count))).collect::<Vec<_>>().join(", ")
+}
+
+/// Why reads missed, and how many for each reason, the most frequent first.
+pub(super) fn reasons(stats: &VolumeStats) -> Vec<(&'static str, u64)> {
+    let mut reasons = vec![
+        ("first touch", stats.missed_first_touch),
+        ("below threshold", stats.missed_below_threshold),
+        ("evicted", stats.missed_evicted),
+        ("overwritten", stats.missed_overwritten),
+        ("stream", stats.missed_stream),
+        ("no room", stats.missed_no_room),
+        ("fetch rate", stats.missed_fetch_rate),
+        ("share", stats.missed_share),
+        ("wear limit", stats.missed_wear_limit),
+        ("degraded", stats.missed_degraded),
+        ("off", stats.missed_off),
+    ];
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    reasons
 }

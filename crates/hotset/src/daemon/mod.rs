@@ -2,6 +2,7 @@
 //!
 //! The main thread runs the control plane (tokio); the data plane has a thread of its own and never waits for it.
 
+mod advisor;
 mod api_socket;
 mod blocking;
 mod certificates;
@@ -43,6 +44,7 @@ use hotset_serve::ServerSettings;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 
+use self::advisor::Advisor;
 use self::api_socket::Listeners;
 use self::certificates::Certificates;
 use self::config::Config;
@@ -233,10 +235,12 @@ async fn serve(
         }
         let history =
             history::Handle::start(&state_path, register.clone()).map_err(|error| format!("history: {error}"))?;
-        rooms.volumes.keeps_statistics(history.clone());
+        let advisor = Advisor::new(plane.clone(), history.clone());
+        rooms.volumes.keeps_statistics(history.clone(), Arc::clone(&advisor));
         let (latest, status) = tokio::sync::watch::channel(None);
         let control = Control {
             history: history.clone(),
+            advisor: Arc::clone(&advisor),
             rooms: Arc::clone(&rooms),
             events: Arc::clone(&events),
             tokens,
@@ -255,6 +259,7 @@ async fn serve(
             changes: rooms.records.changes.clone(),
         };
         tokio::spawn(observer.run(latest));
+        let watching = tokio::spawn(Arc::clone(&advisor).run());
         let run = async {
             announce(start, &rooms.local).await;
             rooms.serving.retry_offline_volumes().await;
@@ -264,6 +269,9 @@ async fn serve(
             () = signals.stop() => {}
             () = plane.died() => return Err("the data plane died; the log says why, the next start recovers".to_owned()),
         }
+        watching.abort();
+        // A hanging disk is waited for only a moment.
+        let _ = running_time::timeout(LAST_WORDS_LIMIT, advisor.save()).await;
     }
     events.append(vec![runs::stopping()]);
     rooms.upkeep.save_host_errors().await;

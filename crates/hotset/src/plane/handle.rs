@@ -9,9 +9,11 @@ use std::sync::Arc;
 use super::open::{Plane, Snapshot, ThreadPlace, Timed};
 use super::places::{Opening, Places};
 use super::stop::StopReport;
+use super::volumes::TakenOfVolume;
 use futures_util::future::{select_all, try_join_all};
 use hotset_api::ApiError;
 use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, Machine};
+use hotset_cache::advisor::tap::Wanted;
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{Error, ErrorKind};
 use hotset_serve::{Door, ServerCounters, ServerSettings};
@@ -158,6 +160,15 @@ impl Handle {
         let (snapshots, latencies): (Vec<_>, Vec<_>) = looks.into_iter().unzip();
         let latencies: BTreeMap<VolumeName, Timed> = latencies.into_iter().flatten().collect();
         Ok((Snapshot::of(snapshots), latencies.into_iter().collect()))
+    }
+
+    /// What was accessed of all volumes since the last time; from now on what is wanted of each is kept.
+    pub(crate) async fn take_accesses(
+        &self,
+        wanted: Arc<BTreeMap<VolumeName, Wanted>>,
+    ) -> Result<Vec<TakenOfVolume>, ApiError> {
+        let taken = self.all(|plane| plane.take_accesses(wanted)).await?;
+        Ok(taken.into_iter().flatten().collect())
     }
 
     /// What the server of hosts counts, and whom it refused last.

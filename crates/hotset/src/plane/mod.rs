@@ -18,3 +18,4 @@ pub(crate) use handle::Handle;
 pub(crate) use open::{Plane, Snapshot, Timed};
 pub(crate) use pools::{Opened, plan};
 pub(crate) use stop::StopReport;
+pub(crate) use volumes::{TakenOfVolume, uncached_setup};

@@ -1,13 +1,17 @@
 //! What the data plane does with volumes.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use hotset_block::{Env as _, HostDevice};
-use hotset_cache::config::{VolumeName, VolumeSettings, VolumeSpec};
-use hotset_cache::{Cleared, Error, ErrorKind, Recorded, Volume, VolumeStatus};
+use hotset_block::{Env as _, HostDevice, HostEnv};
+use hotset_cache::advisor::miniature::Setup;
+use hotset_cache::advisor::tap::{Taken, Wanted};
+use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
+use hotset_cache::{Cleared, Error, ErrorKind, Explanation, Recorded, Volume, VolumeStatus};
 
 use super::device;
 use super::open::Plane;
@@ -15,6 +19,29 @@ use super::stop::HOSTS_LIMIT;
 
 /// How long the last flush of a volume that is closed may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(30);
+
+/// What was accessed of a volume.
+#[derive(Debug)]
+pub(crate) struct TakenOfVolume {
+    pub(crate) name: VolumeName,
+    pub(crate) size_bytes: u64,
+    /// Of its pool; `None`: it is not cached.
+    pub(crate) setup: Option<Setup>,
+    pub(crate) taken: Taken,
+}
+
+/// The pool that an uncached volume is advised as if it had it: one with default settings.
+pub(crate) fn uncached_setup() -> Setup {
+    let kind = PoolKind::ReadWrite;
+    let settings = PoolSettings::preset(kind, IoType::Database);
+    Setup {
+        kind,
+        block_bytes: settings.block_bytes,
+        policy: settings.policy,
+        populate_on_read: settings.populate_on_read,
+        populate_on_write: settings.populate_on_write,
+    }
+}
 
 impl Plane {
     /// Opens a new volume whose logical block is what the backing device has, unless somebody chose it.
@@ -115,6 +142,26 @@ impl Plane {
         let volume = self.volume(&name)?;
         let spec = VolumeSpec { name, backing: volume.status().backing, settings: volume.settings() };
         volume.clear(async || device::open_backing(&self.env, &spec).await).await
+    }
+
+    /// Where the page of a volume is in which this byte lies.
+    pub(crate) async fn explain(self: Rc<Self>, name: VolumeName, offset: u64) -> Result<Explanation, Error> {
+        self.volume(&name)?.explain(offset)
+    }
+
+    /// Accesses of all volumes since the last time; from now on those that are wanted, and everything of volumes that nobody knows yet.
+    pub(crate) async fn take_accesses(
+        self: Rc<Self>,
+        wanted: Arc<BTreeMap<VolumeName, Wanted>>,
+    ) -> Result<Vec<TakenOfVolume>, Error> {
+        let volumes = self.volumes.borrow();
+        let take = |volume: &Volume<HostEnv>| {
+            let (name, setup) = (volume.name(), volume.pool_setup());
+            let nothing = Wanted { block_bytes: uncached_setup().block_bytes, rate: None };
+            let taken = volume.take_accesses(wanted.get(&name).copied().unwrap_or(nothing));
+            TakenOfVolume { name, size_bytes: volume.size_bytes(), setup, taken }
+        };
+        Ok(volumes.values().map(take).collect())
     }
 
     /// Begins to record a volume's requests.

@@ -1,5 +1,7 @@
 //! `hotset advise`: how large a cache had better be, from the requests of a trace, and what it buys.
 
+use std::path::Path;
+
 use hotset_api::ApiError;
 use hotset_cache::advisor::curve::{Curve, Point};
 use hotset_cache::advisor::figures::number;
@@ -10,17 +12,16 @@ use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind};
 use serde::Serialize;
 
 use super::replay::{Answer, Effort, Whole, default_on_write, invalid, look, refused, try_all};
-use super::report::{percent, seconds_of, whole_bytes};
+use super::report::{percent, seconds_of};
+use super::{DEFAULT_BLOCK_BYTES, DEFAULT_CUTOFF_BYTES};
 use crate::args::{AdviseArguments, Output};
-use crate::client::{self, facts};
-use crate::size::{Size, grouped, human};
+use crate::client::{self, Drawn, Marks, drawing, facts};
+use crate::size::{Size, grouped, human, whole_bytes};
 
 /// Sizes begin at this part of what is accessed.
 const SMALLEST_PART: u64 = 256;
 /// A doubling that brings less than this part of all accesses does not pay.
 const PAYS_MIN: f64 = 0.02;
-/// Lines of the drawing.
-const LINES: u32 = 12;
 const DAY_SECONDS: f64 = 86_400.0;
 const YEAR_DAYS: f64 = 365.25;
 
@@ -56,26 +57,27 @@ struct SizeAdvice {
     years: Option<f64>,
 }
 
-pub(crate) fn run(output: Output, arguments: &AdviseArguments) -> Result<(), ApiError> {
-    let path = arguments.source.as_path();
-    let block_bytes = BlockBytes::new(arguments.block_size).expect("the command line lets only valid ones through");
+pub(crate) fn run(output: Output, path: &Path, arguments: &AdviseArguments) -> Result<(), ApiError> {
+    let kind = arguments.kind.unwrap_or(PoolKind::ReadWrite);
+    let block_bytes = BlockBytes::new(arguments.block_size.unwrap_or(DEFAULT_BLOCK_BYTES));
+    let block_bytes = block_bytes.expect("the command line lets only valid ones through");
     let (footprints, whole) = look(path, &[block_bytes]).map_err(refused)?;
     let footprint = footprints.first().expect("there is one for each block size");
     if whole.requests == 0 {
         return Err(invalid(format!("trace {}: it has no reads and no writes", path.display())));
     }
     let setup = Setup {
-        kind: arguments.kind,
+        kind,
         block_bytes,
         policy: PolicyKind::S3Fifo,
-        populate_on_read: arguments.populate_on_read,
-        populate_on_write: default_on_write(arguments.kind),
+        populate_on_read: arguments.populate_on_read.unwrap_or(2),
+        populate_on_write: default_on_write(kind),
     };
     let accessed = footprint.bytes() / block_bytes.get() + 1;
     let sizes = half_octaves((accessed / SMALLEST_PART).max(2), accessed.saturating_mul(5) / 4 + 1);
     let case = |blocks: &u64| Case { setup, size_bytes: blocks.saturating_mul(block_bytes.get()) };
     let cases: Vec<Case> = sizes.iter().map(case).collect();
-    let effort = Effort { cutoff: arguments.cutoff, exact: false };
+    let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: false };
     let (answers, _) = try_all(path, &cases, &footprints, effort, &whole).map_err(refused)?;
     let endurance = arguments.endurance.map(|Size(bytes)| bytes);
     client::print(output, &Advice::new(path, &whole, footprint, &answers, endurance), Advice::text)
@@ -83,7 +85,7 @@ pub(crate) fn run(output: Output, arguments: &AdviseArguments) -> Result<(), Api
 
 impl Advice {
     fn new(
-        path: &std::path::Path,
+        path: &Path,
         whole: &Whole,
         footprint: &Footprint,
         answers: &[Answer],
@@ -116,31 +118,15 @@ impl Advice {
         format!("{known}\n{}\n{}\n", self.drawing(), self.sentence())
     }
 
-    /// Hits by size: `*` the pool, `.` LRU where it is elsewhere, `|` the recommended size.
     fn drawing(&self) -> String {
+        let drawn = |size: &SizeAdvice| Drawn {
+            size_bytes: size.size_bytes,
+            hit_ratio: size.hit_ratio,
+            lru_hit_ratio: size.lru_hit_ratio,
+        };
+        let curve: Vec<Drawn> = self.curve.iter().map(drawn).collect();
         let recommended = self.recommended.as_ref().map(|size| size.size_bytes);
-        let mut text = String::new();
-        for line in (0..=LINES).rev() {
-            let upto = f64::from(line) / f64::from(LINES);
-            let label = if line.is_multiple_of(3) { format!("{:>4.0} %", upto * 100.0) } else { " ".repeat(6) };
-            let is_here = |ratio: f64| ((ratio - upto) * f64::from(LINES)).abs() <= 0.5;
-            let columns = self.curve.iter().map(|size| match size {
-                size if is_here(size.hit_ratio) => " * ",
-                size if is_here(size.lru_hit_ratio) => " . ",
-                size if Some(size.size_bytes) == recommended => " | ",
-                _ => "   ",
-            });
-            text.push_str(format!("{label} |{}", columns.collect::<String>()).trim_end());
-            text.push('\n');
-        }
-        let width = self.curve.len() * 3;
-        text.push_str(&format!("       +{}\n", "-".repeat(width)));
-        let (first, last) = (self.curve.first(), self.curve.last());
-        let ends = first.zip(last).map(|(first, last)| (human(first.size_bytes), human(last.size_bytes)));
-        let (first, last) = ends.unwrap_or_default();
-        let gap = width.saturating_sub(first.chars().count() + last.chars().count()).max(1);
-        text.push_str(&format!("        {first}{}{last}\n", " ".repeat(gap)));
-        text
+        drawing(&curve, Marks { recommended, present: None })
     }
 
     fn sentence(&self) -> String {

@@ -8,10 +8,12 @@ mod report;
 
 pub(crate) use advise::run as run_advise;
 
+use std::path::Path;
+
 use hotset_api::ApiError;
 use hotset_cache::advisor::miniature::Setup;
 use hotset_cache::advisor::whatif::{Case, Footprint};
-use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind};
+use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind, VolumeName};
 
 use self::replay::{Effort, Whole, default_on_write, invalid, look, refused, try_all};
 use crate::args::{Output, WhatIfArguments};
@@ -22,23 +24,31 @@ const CASES_MAX: usize = 1024;
 /// Sizes that are tried if none is given: each twice the one before, the last one as large as all that is accessed.
 const DEFAULT_SIZES: u32 = 8;
 const SIZE_MIN: u64 = 1 << 20;
+/// What is tried if nothing is said: a pool and a volume with default settings.
+const DEFAULT_BLOCK_BYTES: u64 = 1 << 20;
+const DEFAULT_CUTOFF_BYTES: u64 = 4 << 20;
+
+/// Whether it is a file with requests, and not the name of a volume.
+pub(crate) fn is_trace(source: &str) -> bool {
+    source.parse::<VolumeName>().is_err() || Path::new(source).exists()
+}
 
 pub(crate) fn run(output: Output, arguments: &WhatIfArguments) -> Result<(), ApiError> {
-    let path = arguments.source.as_path();
+    let path = Path::new(&arguments.source);
     let blocks = block_sizes(arguments);
     let (footprints, whole) = look(path, &blocks).map_err(refused)?;
     if whole.requests == 0 {
         return Err(invalid(format!("trace {}: it has no reads and no writes", path.display())));
     }
     let cases = cases(arguments, &footprints)?;
-    let effort = Effort { cutoff: arguments.cutoff, exact: arguments.exact };
+    let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: arguments.exact };
     let (answers, past) = try_all(path, &cases, &footprints, effort, &whole).map_err(refused)?;
     let whole = Whole { past, ..whole };
     report::print(output, &report::Report::new(path, &whole, &footprints, &answers))
 }
 
 fn block_sizes(arguments: &WhatIfArguments) -> Vec<BlockBytes> {
-    let mut sizes = arguments.block_size.clone();
+    let mut sizes = or(&arguments.block_size, DEFAULT_BLOCK_BYTES);
     sizes.sort_unstable();
     sizes.dedup();
     sizes
@@ -54,14 +64,14 @@ fn cases(arguments: &WhatIfArguments, footprints: &[Footprint]) -> Result<Vec<Ca
     } else {
         arguments.size.iter().map(|Size(bytes)| *bytes).collect()
     };
+    let kind = arguments.kind.unwrap_or(PoolKind::ReadWrite);
     let mut cases = Vec::new();
     for footprint in footprints {
         for policy in or(&arguments.policy, PolicyKind::S3Fifo) {
             for populate_on_read in or(&arguments.populate_on_read, 2) {
-                for populate_on_write in or(&arguments.populate_on_write, default_on_write(arguments.kind)) {
+                for populate_on_write in or(&arguments.populate_on_write, default_on_write(kind)) {
                     let block_bytes = footprint.block_bytes();
-                    let setup =
-                        Setup { kind: arguments.kind, block_bytes, policy, populate_on_read, populate_on_write };
+                    let setup = Setup { kind, block_bytes, policy, populate_on_read, populate_on_write };
                     check(setup)?;
                     cases.extend(sizes.iter().map(|size_bytes| Case { setup, size_bytes: *size_bytes }));
                 }
@@ -114,7 +124,7 @@ mod tests {
         };
         let (footprints, whole) = look(&path, &block_sizes(&arguments)).unwrap();
         let cases = cases(&arguments, &footprints).unwrap();
-        let effort = Effort { cutoff: arguments.cutoff, exact: arguments.exact };
+        let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: arguments.exact };
         try_all(&path, &cases, &footprints, effort, &whole).unwrap().0
     }
 

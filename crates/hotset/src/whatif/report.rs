@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::replay::{Answer, Whole};
 use crate::args::Output;
 use crate::client::{self, Table, facts};
-use crate::size::{grouped, human};
+use crate::size::{grouped, human, whole_bytes};
 
 const DAY_SECONDS: f64 = 86_400.0;
 
@@ -143,13 +143,4 @@ pub(super) fn seconds_of(whole: &Whole) -> Option<f64> {
 
 pub(super) fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
-}
-
-/// For people: the fraction of a byte tells nobody anything.
-#[allow(
-    clippy::as_conversions,
-    reason = "a number of bytes that is not negative; what is beyond is taken for the largest"
-)]
-pub(super) fn whole_bytes(bytes: f64) -> u64 {
-    bytes as u64
 }

@@ -265,7 +265,9 @@ impl Removals {
         match (subject, purpose) {
             (Subject::Volume(name), FlushPurpose::DisableCache) => self.disable_cache_now(name, dirty).await,
             (Subject::Volume(name), FlushPurpose::DeleteVolume) => {
-                self.delete_volume_now(name, dirty).await.map(|()| true)
+                self.delete_volume_now(name, dirty).await?;
+                self.volumes.forget_advice(name);
+                Ok(true)
             }
             (Subject::Pool(name), FlushPurpose::DeletePool) => self.delete_pool_now(name, dirty).await.map(|()| true),
             (Subject::Volume(_), FlushPurpose::DeletePool | FlushPurpose::ConvertPool)

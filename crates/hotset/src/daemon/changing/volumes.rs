@@ -8,6 +8,7 @@ use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, Volum
 use hotset_cache::{Cleared, DirtyData, VolumeStatus};
 
 use super::flush::Flushes;
+use crate::daemon::advisor::Advisor;
 use crate::daemon::history;
 use crate::daemon::naming::{no_such_pool, pool_name, volume_name};
 use crate::daemon::opening::devices::Devices;
@@ -30,7 +31,7 @@ pub(crate) struct Volumes {
     pub(crate) flushes: Arc<Flushes>,
     pub(crate) local: Arc<LocalDevices>,
     /// Where statistics are kept; none before the control plane is there.
-    pub(crate) history: OnceLock<history::Handle>,
+    pub(crate) history: OnceLock<(history::Handle, Arc<Advisor>)>,
     /// Volumes that were renamed and of which the observer has not heard: from, to.
     pub(crate) renamed: Mutex<Vec<(String, String)>>,
 }
@@ -89,8 +90,9 @@ impl Volumes {
         self.local.rename(name, to);
         self.backings.rename_backing(name, to);
         self.renamed.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), to.to_owned()));
-        if let Some(history) = self.history.get() {
+        if let Some((history, advisor)) = self.history.get() {
             history.note_renamed(name, to);
+            advisor.rename(name, to);
         }
         self.guard.update_udev_rules().await;
         saved?;
@@ -328,8 +330,15 @@ impl Volumes {
     ///
     /// # Panics
     /// If told twice.
-    pub(crate) fn keeps_statistics(&self, history: history::Handle) {
-        assert!(self.history.set(history).is_ok(), "there is one history");
+    pub(crate) fn keeps_statistics(&self, history: history::Handle, advisor: Arc<Advisor>) {
+        assert!(self.history.set((history, advisor)).is_ok(), "there is one history");
+    }
+
+    /// One that is made later is another one, whatever its name.
+    pub(super) fn forget_advice(&self, volume: &VolumeName) {
+        if let Some((_, advisor)) = self.history.get() {
+            advisor.forget(volume.as_str());
+        }
     }
 
     /// Renamings since this was asked last.

@@ -48,6 +48,12 @@ enum Job {
     Look { at: u64, look: Box<Look> },
     CacheEnabled { volume: String, at: u64 },
     Renamed { from: String, to: String },
+    KeepAdvice { volume: String, at: u64, state: Vec<u8> },
+    KeepSums { volume: String, at: u64, sums: Vec<u8> },
+    ForgetAdvice { volume: String },
+    AdviceOf { volume: String, reply: oneshot::Sender<Option<Vec<u8>>> },
+    SumsBefore { volume: String, at: u64, reply: oneshot::Sender<Option<(u64, Vec<u8>)>> },
+    Written { reply: oneshot::Sender<()> },
     Answer { question: Question, now: u64, reply: oneshot::Sender<Result<History, String>> },
 }
 
@@ -67,10 +73,7 @@ impl Handle {
     }
 
     pub(crate) async fn answer(&self, question: Question) -> Result<History, ApiError> {
-        let (reply, answer) = oneshot::channel();
-        let gone = || ApiError::new(ApiErrorKind::Unavailable, "the history's thread has ended; the log says why");
-        self.jobs.send(Job::Answer { question, now: now(), reply }).map_err(|_| gone())?;
-        let answer = answer.await.map_err(|_| gone())?;
+        let answer = self.ask(|reply| Job::Answer { question, now: now(), reply }).await?;
         answer.map_err(|message| ApiError::new(ApiErrorKind::Unavailable, message))
     }
 
@@ -85,10 +88,50 @@ impl Handle {
         let _ = self.jobs.send(Job::Renamed { from: from.to_owned(), to: to.to_owned() });
     }
 
+    /// What the advisor knows of a volume is kept for the next start.
+    pub(crate) fn keep_advice(&self, volume: &str, at: u64, state: Vec<u8>) {
+        // Without a history there is nothing to keep it in, here and below.
+        let _ = self.jobs.send(Job::KeepAdvice { volume: volume.to_owned(), at, state });
+    }
+
+    /// What the advisor has summed up of a volume until now, to tell later what came after.
+    pub(crate) fn keep_sums(&self, volume: &str, at: u64, sums: Vec<u8>) {
+        let _ = self.jobs.send(Job::KeepSums { volume: volume.to_owned(), at, sums });
+    }
+
+    pub(crate) fn forget_advice(&self, volume: &str) {
+        let _ = self.jobs.send(Job::ForgetAdvice { volume: volume.to_owned() });
+    }
+
+    /// What was kept last by [`Self::keep_advice`].
+    pub(crate) async fn advice_of(&self, volume: &str) -> Result<Option<Vec<u8>>, ApiError> {
+        self.ask(|reply| Job::AdviceOf { volume: volume.to_owned(), reply }).await
+    }
+
+    /// What was kept last by [`Self::keep_sums`] at this time or before, and when.
+    pub(crate) async fn sums_before(&self, volume: &str, at: u64) -> Result<Option<(u64, Vec<u8>)>, ApiError> {
+        self.ask(|reply| Job::SumsBefore { volume: volume.to_owned(), at, reply }).await
+    }
+
+    /// Completes when everything that was to be kept until now is, or cannot be.
+    pub(crate) async fn written(&self) {
+        let _ = self.ask(|reply| Job::Written { reply }).await;
+    }
+
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        self.jobs.send(job(reply)).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())
+    }
+
     /// A look at all counters. False: nobody is there to take it.
     pub(crate) fn take(&self, look: Look) -> bool {
         self.jobs.send(Job::Look { at: now(), look: Box::new(look) }).is_ok()
     }
+}
+
+fn gone() -> ApiError {
+    ApiError::new(ApiErrorKind::Unavailable, "the history's thread has ended; the log says why")
 }
 
 fn now() -> u64 {
@@ -103,6 +146,15 @@ fn run(directory: &Path, inbox: &Receiver<Job>, register: Register) {
             Job::Look { at, look } => keeper.take(at, *look),
             Job::CacheEnabled { volume, at } => keeper.note_cache_enabled(&volume, at),
             Job::Renamed { from, to } => keeper.rename(&from, &to),
+            Job::KeepAdvice { volume, at, state } => keeper.keep(|store| store.keep_advice(&volume, at, &state)),
+            Job::KeepSums { volume, at, sums } => keeper.keep(|store| store.keep_sums(&volume, at, &sums)),
+            Job::ForgetAdvice { volume } => keeper.keep(|store| store.forget_advice(&volume)),
+            // Who asked may be gone: then nobody wants the answer, here and below.
+            Job::AdviceOf { volume, reply } => drop(reply.send(keeper.find(|store| store.advice_of(&volume)))),
+            Job::SumsBefore { volume, at, reply } => {
+                let _ = reply.send(keeper.find(|store| store.sums_before(&volume, at)));
+            }
+            Job::Written { reply } => drop(reply.send(())),
             Job::Answer { question, now, reply } => {
                 // Who asked may be gone: then nobody wants the answer.
                 let _ = reply.send(keeper.answer(&question, now));
@@ -152,6 +204,23 @@ impl<'a> Keeper<'a> {
         if matches!(code, Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)) {
             self.store = open(self.directory, &self.register);
         }
+    }
+
+    /// What the advisor wants to be kept. Without a file it is not.
+    fn keep(&mut self, write: impl FnOnce(&mut Store) -> rusqlite::Result<()>) {
+        if let Ok(store) = &mut self.store {
+            let done = write(store);
+            self.tell(done);
+        }
+    }
+
+    /// What cannot be read is as if it were not there.
+    fn find<T>(&self, read: impl FnOnce(&Store) -> rusqlite::Result<Option<T>>) -> Option<T> {
+        let found = read(self.store.as_ref().ok()?);
+        found
+            .inspect_err(|error| tracing::warn!("{FILE_NAME}: {error}; what the advisor knew is not read"))
+            .ok()
+            .flatten()
     }
 
     fn note_cache_enabled(&mut self, volume: &str, at: u64) {

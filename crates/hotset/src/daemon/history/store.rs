@@ -22,6 +22,9 @@ const VERSION: i64 = 1;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
+/// How long sums of the advisor are kept: a week, and some more, so that there is one before it.
+const SUMS_KEPT: u64 = 8 * DAY;
+
 /// Pools, volumes and SSDs that are kept at most: the file is bounded.
 const SUBJECTS_MAX: usize = 512;
 
@@ -83,7 +86,10 @@ impl Store {
                     cache_enabled INTEGER, UNIQUE (kind, name));
                 CREATE TABLE IF NOT EXISTS rows (
                     level INTEGER NOT NULL, subject INTEGER NOT NULL, at INTEGER NOT NULL, bucket BLOB NOT NULL,
-                    PRIMARY KEY (level, subject, at)) WITHOUT ROWID;",
+                    PRIMARY KEY (level, subject, at)) WITHOUT ROWID;
+                CREATE TABLE IF NOT EXISTS advice (volume TEXT PRIMARY KEY, at INTEGER NOT NULL, state BLOB NOT NULL);
+                CREATE TABLE IF NOT EXISTS advice_sums (
+                    volume TEXT NOT NULL, at INTEGER NOT NULL, sums BLOB NOT NULL, PRIMARY KEY (volume, at));",
             )?;
             let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
             Ok((connection, version))
@@ -125,6 +131,9 @@ impl Store {
         }
         let oldest = signed(now.saturating_sub(LEVELS[2].kept_seconds));
         transaction.execute("DELETE FROM subjects WHERE seen < ?1", [oldest])?;
+        transaction.execute("DELETE FROM advice WHERE at < ?1", [oldest])?;
+        let week = signed(now.saturating_sub(SUMS_KEPT));
+        transaction.execute("DELETE FROM advice_sums WHERE at < ?1", [week])?;
         transaction.commit()
     }
 
@@ -167,7 +176,47 @@ impl Store {
         )?;
         transaction.execute("DELETE FROM subjects WHERE kind = ?1 AND name = ?2", params![kind, to])?;
         transaction.execute("UPDATE subjects SET name = ?3 WHERE kind = ?1 AND name = ?2", params![kind, from, to])?;
+        for table in ["advice", "advice_sums"] {
+            transaction.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [to])?;
+            transaction.execute(&format!("UPDATE {table} SET volume = ?2 WHERE volume = ?1"), [from, to])?;
+        }
         transaction.commit()
+    }
+
+    // ---- what the advisor keeps: bytes that mean nothing here
+
+    pub(super) fn keep_advice(&self, volume: &str, at: u64, state: &[u8]) -> rusqlite::Result<()> {
+        let mut insert =
+            self.connection.prepare_cached("INSERT OR REPLACE INTO advice (volume, at, state) VALUES (?1, ?2, ?3)")?;
+        insert.execute(params![volume, signed(at), state]).map(|_| ())
+    }
+
+    pub(super) fn keep_sums(&self, volume: &str, at: u64, sums: &[u8]) -> rusqlite::Result<()> {
+        let mut insert = self
+            .connection
+            .prepare_cached("INSERT OR REPLACE INTO advice_sums (volume, at, sums) VALUES (?1, ?2, ?3)")?;
+        insert.execute(params![volume, signed(at), sums]).map(|_| ())
+    }
+
+    pub(super) fn forget_advice(&mut self, volume: &str) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        transaction.execute("DELETE FROM advice WHERE volume = ?1", [volume])?;
+        transaction.execute("DELETE FROM advice_sums WHERE volume = ?1", [volume])?;
+        transaction.commit()
+    }
+
+    pub(super) fn advice_of(&self, volume: &str) -> rusqlite::Result<Option<Vec<u8>>> {
+        let mut query = self.connection.prepare_cached("SELECT state FROM advice WHERE volume = ?1")?;
+        query.query_row([volume], |row| row.get(0)).optional()
+    }
+
+    /// The last ones of this time or before, and of when they are.
+    pub(super) fn sums_before(&self, volume: &str, at: u64) -> rusqlite::Result<Option<(u64, Vec<u8>)>> {
+        let mut query = self.connection.prepare_cached(
+            "SELECT at, sums FROM advice_sums WHERE volume = ?1 AND at <= ?2 ORDER BY at DESC LIMIT 1",
+        )?;
+        let found = query.query_row(params![volume, signed(at)], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)));
+        Ok(found.optional()?.and_then(|(at, sums)| Some((u64::try_from(at).ok()?, sums))))
     }
 
     pub(super) fn cache_enabled(&self, subject: &Subject) -> rusqlite::Result<Option<u64>> {
@@ -315,6 +364,28 @@ mod tests {
         };
         assert_eq!((reads(&new), reads(&old)), (vec![5, 6], Vec::new()));
         assert_eq!(store.cache_enabled(&new).unwrap(), Some(40));
+    }
+
+    // proves: A1
+    #[test]
+    fn what_the_advisor_keeps_goes_with_its_volume_and_its_sums_for_a_week() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = store(directory.path());
+        store.keep_advice("v", 100, b"before").unwrap();
+        store.keep_advice("v", 400, b"state").unwrap();
+        for hour in 1..=3 {
+            store.keep_sums("v", hour * HOUR, &[u8::try_from(hour).unwrap()]).unwrap();
+        }
+        assert_eq!(store.advice_of("v").unwrap().as_deref(), Some(b"state".as_slice()));
+        assert_eq!(store.sums_before("v", 2 * HOUR + 9).unwrap(), Some((2 * HOUR, vec![2])));
+        assert_eq!((store.sums_before("v", 9).unwrap(), store.advice_of("w").unwrap()), (None, None));
+        store.rename_volume("v", "w").unwrap();
+        assert_eq!((store.advice_of("v").unwrap(), store.advice_of("w").unwrap().is_some()), (None, true));
+        store.forget(SUMS_KEPT + 2 * HOUR).unwrap();
+        assert_eq!(store.sums_before("w", 2 * HOUR).unwrap(), Some((2 * HOUR, vec![2])));
+        assert_eq!(store.sums_before("w", HOUR).unwrap(), None, "older ones are gone");
+        store.forget_advice("w").unwrap();
+        assert_eq!((store.advice_of("w").unwrap(), store.sums_before("w", DAY).unwrap()), (None, None));
     }
 
     #[test]

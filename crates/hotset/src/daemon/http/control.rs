@@ -6,6 +6,7 @@ use axum::extract::{FromRef, State};
 use hotset_api::Status;
 use tokio::sync::watch;
 
+use crate::daemon::advisor::Advisor;
 use crate::daemon::history;
 use crate::daemon::reporting::events::EventLog;
 use crate::daemon::rooms::Rooms;
@@ -20,6 +21,7 @@ pub(crate) struct Control {
     pub(crate) events: Arc<EventLog>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) history: history::Handle,
+    pub(crate) advisor: Arc<Advisor>,
     /// What the observer saw last; `None` until it has looked.
     pub(crate) latest: watch::Receiver<Option<Arc<Status>>>,
 }

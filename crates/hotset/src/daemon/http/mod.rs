@@ -1,6 +1,7 @@
 //! The control API over HTTP: paths to requests of the rooms, errors to JSON, and who may connect.
 
 mod access;
+mod advisor;
 mod console;
 mod control;
 mod events;
@@ -65,6 +66,10 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         volumes::volume_flush,
         volumes::cancel_volume_flush,
         volumes::connect,
+        volumes::explain,
+        advisor::advise_all,
+        advisor::advise,
+        advisor::whatif,
         volumes::begin_recording,
         volumes::take_recorded,
         volumes::end_recording,
@@ -119,6 +124,10 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/volumes/{name}/cache", put(volumes::enable_cache).delete(volumes::disable_cache))
         .route("/volumes/{name}/flush", get(volumes::volume_flush).delete(volumes::cancel_volume_flush))
         .route("/volumes/{name}/connect", get(volumes::connect))
+        .route("/volumes/{name}/explanation", get(volumes::explain))
+        .route("/volumes/{name}/advisor", get(advisor::advise))
+        .route("/volumes/{name}/whatif", get(advisor::whatif))
+        .route("/advisor", get(advisor::advise_all))
         .route(
             "/volumes/{name}/recording",
             put(volumes::begin_recording).post(volumes::take_recorded).delete(volumes::end_recording),

@@ -5,9 +5,11 @@ use axum::extract::State;
 use hotset_api as api;
 use hotset_api::{ApiError, SubjectKind};
 use hotset_cache::Cleared;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::control::Manages;
-use super::exchange::{Answer, Body, Name, OptionalBody, lasting};
+use super::exchange::{Answer, Asked, Body, Name, OptionalBody, lasting};
 use crate::daemon::changing::flush::Subject;
 use crate::spelled;
 
@@ -195,6 +197,24 @@ pub(super) async fn disable_cache(
     responses((status = 200, body = api::Connect), (status = "default", body = ApiError)))]
 pub(super) async fn connect(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::Connect> {
     Ok(Json(rooms.reporting.connect(&name).await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PageAsked {
+    /// A byte of the volume: its page is meant.
+    offset: u64,
+}
+
+/// Where a page of the volume is now, why reads of it missed, and what would get it into the cache.
+#[utoipa::path(get, path = "/api/v1/volumes/{name}/explanation", params(("name" = String, Path), PageAsked),
+    responses((status = 200, body = api::Explanation), (status = "default", body = ApiError)))]
+pub(super) async fn explain(
+    State(rooms): Manages,
+    Name(name): Name<String>,
+    Asked(asked): Asked<PageAsked>,
+) -> Answer<api::Explanation> {
+    Ok(Json(rooms.reporting.explain(&name, asked.offset).await?))
 }
 
 /// Begins to record what hosts read and write. One at a time; it ends when nothing was taken for ten seconds.

@@ -3,6 +3,7 @@
 pub(crate) mod conditions;
 pub(crate) mod connect;
 pub(crate) mod events;
+mod explained;
 pub(crate) mod found;
 pub(crate) mod hook;
 pub(crate) mod memory_pressure;

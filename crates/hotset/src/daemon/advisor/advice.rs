@@ -1,0 +1,464 @@
+//! From sums to advice: pure.
+
+use std::collections::BTreeMap;
+
+use hotset_api::{Advice, AdvisedDay, AdvisedDays, AdvisedPool, AdvisedSize, ApiError, LiveWhatIf, LiveWhatIfPool};
+use hotset_cache::VolumeStatus;
+use hotset_cache::advisor::access::Direction;
+use hotset_cache::advisor::curve::{Curve, Point, blocks_in};
+use hotset_cache::advisor::days::BlockDays;
+use hotset_cache::advisor::figures::number;
+use hotset_cache::advisor::miniature::Setup;
+use hotset_cache::config::{PolicyKind, PoolKind, VolumeName};
+
+use super::reads::ReadLatencies;
+use super::sums::{Asked, Sums};
+use crate::plane::Handle;
+use crate::size::{grouped, human, whole_bytes};
+use crate::words;
+
+const DAY: u64 = 86_400;
+const DAY_SECONDS: f64 = 86_400.0;
+const YEAR_DAYS: f64 = 365.25;
+/// Less accesses are too few to recommend a size.
+const ACCESSES_MIN: u64 = 1000;
+/// A doubling that brings less than this part of all accesses does not pay.
+const PAYS_MIN: f64 = 0.02;
+/// Sizes begin at this part of what is accessed.
+const SMALLEST_PART: u64 = 512;
+/// From a shorter time nothing is said of a day.
+const SECONDS_MIN: u64 = 60;
+
+/// How a volume is served now.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pool: Option<String>,
+    present_bytes: Option<u64>,
+    reads: ReadLatencies,
+}
+
+/// A pool that is asked about: what is not said is as the volume's own, or as that of an uncached volume would be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) size_bytes: u64,
+    pub(crate) kind: Option<PoolKind>,
+    pub(crate) block_bytes: Option<hotset_cache::config::BlockBytes>,
+    pub(crate) policy: Option<PolicyKind>,
+    pub(crate) populate_on_read: Option<u8>,
+    pub(crate) populate_on_write: Option<u8>,
+}
+
+impl Facts {
+    /// Of all volumes that are open.
+    pub(super) async fn of_all(plane: &Handle) -> Result<BTreeMap<VolumeName, Self>, ApiError> {
+        let (snapshot, latencies) = plane.look().await?;
+        let latencies: BTreeMap<_, _> = latencies.into_iter().collect();
+        let mut all = BTreeMap::new();
+        for volume in &snapshot.volumes {
+            let pool = snapshot.pools.iter().find(|pool| Some(&pool.name) == volume.pool.as_ref());
+            let reads = latencies.get(&volume.name).map(|(reads, _)| reads.counts());
+            let reads = reads.map(|reads| ReadLatencies::of(&reads, volume.stats.hit_ratio())).unwrap_or_default();
+            let present_bytes = pool.map(|pool| share_of(volume, pool.capacity_bytes));
+            let pool = volume.pool.as_ref().map(ToString::to_string);
+            all.insert(volume.name.clone(), Self { pool, present_bytes, reads });
+        }
+        // What hits take elsewhere here, for volumes that have none.
+        let known = all.values().find_map(|facts: &Self| facts.reads.hit);
+        all.values_mut().for_each(|facts| facts.reads.hit = facts.reads.hit.or(known));
+        Ok(all)
+    }
+}
+
+/// What a volume may have of its pool at most.
+fn share_of(volume: &VolumeStatus, capacity_bytes: u64) -> u64 {
+    volume.settings.cache_max.map_or(capacity_bytes, |share| share.of(capacity_bytes))
+}
+
+/// The curves of a volume, ready to be asked.
+struct Curves<'a> {
+    sums: &'a Sums,
+    facts: &'a Facts,
+    asked: Asked,
+    pool: Curve,
+    lru: Curve,
+}
+
+impl<'a> Curves<'a> {
+    fn new(sums: &'a Sums, facts: &'a Facts, asked: Asked) -> Self {
+        let direction = match sums.setup.kind {
+            PoolKind::Read => Some(Direction::Read),
+            PoolKind::ReadWrite => None,
+        };
+        let (pool, lru) = (sums.tallies.pool_curve(direction), sums.tallies.lru_curve(direction));
+        Self { sums, facts, asked, pool, lru }
+    }
+
+    /// A pool of this size, as the volume's own is set.
+    fn at(&self, size_bytes: u64) -> Option<AdvisedSize> {
+        self.size(size_bytes, &self.pool)
+    }
+
+    /// One with LRU that takes everything.
+    fn lru_at(&self, size_bytes: u64) -> Option<AdvisedSize> {
+        let size = self.size(size_bytes, &self.lru)?;
+        Some(AdvisedSize { ssd_written_bytes_per_day: None, years: None, ..size })
+    }
+
+    fn size(&self, size_bytes: u64, curve: &Curve) -> Option<AdvisedSize> {
+        let blocks = blocks_in(size_bytes, self.sums.setup.block_bytes);
+        let Point { misses, error, .. } = curve.at(blocks)?;
+        let hit_ratio = 1.0 - misses;
+        let began = self.sums.tallies.pool_began.max(self.sums.from);
+        let seconds = self.sums.to.saturating_sub(began);
+        let written = self.sums.tallies.ssd_written_bytes(blocks).filter(|_| seconds >= SECONDS_MIN);
+        let per_day = written.map(|bytes| bytes / number(seconds) * DAY_SECONDS);
+        let days = self.asked.endurance_bytes.zip(per_day).filter(|(_, per_day)| *per_day > 0.0);
+        Some(AdvisedSize {
+            size_bytes,
+            hit_ratio,
+            error,
+            lru_hit_ratio: self.lru.at(blocks).map_or(0.0, |point| 1.0 - point.misses),
+            ssd_written_bytes_per_day: per_day,
+            read_microseconds: self.facts.reads.mean(hit_ratio),
+            years: days.map(|(endurance, per_day)| number(endurance) / per_day / YEAR_DAYS),
+        })
+    }
+
+    fn sizes(&self) -> Vec<AdvisedSize> {
+        let block_bytes = self.sums.setup.block_bytes.get();
+        let bytes = self.pool.points().iter().map(|point| point.blocks.saturating_mul(block_bytes));
+        let worth_telling = bytes.filter(|bytes| *bytes >= self.sums.footprint_bytes / SMALLEST_PART);
+        worth_telling.filter_map(|bytes| self.at(bytes)).collect()
+    }
+
+    fn recommended(&self) -> Option<AdvisedSize> {
+        if self.sums.tallies.pool_accesses.all() < ACCESSES_MIN {
+            return None;
+        }
+        let knee = self.pool.knee(PAYS_MIN)?;
+        self.at(knee.blocks.saturating_mul(self.sums.setup.block_bytes.get()))
+    }
+}
+
+pub(super) fn advice(name: &VolumeName, sums: &Sums, facts: &Facts, asked: Asked) -> Advice {
+    let curves = Curves::new(sums, facts, asked);
+    let (curve, recommended) = (curves.sizes(), curves.recommended());
+    let present = facts.present_bytes.and_then(|bytes| curves.at(bytes));
+    let sentence = sentence(&curves, recommended.as_ref(), present.as_ref(), curve.last());
+    Advice {
+        volume: name.to_string(),
+        pool: facts.pool.clone(),
+        size_bytes: sums.size_bytes,
+        window: sums.window,
+        from_unix_seconds: sums.from,
+        to_unix_seconds: sums.to,
+        reads: sums.tallies.accesses.reads,
+        writes: sums.tallies.accesses.writes,
+        sample: sums.sample,
+        footprint_bytes: sums.footprint_bytes.min(sums.size_bytes),
+        setup: advised_pool(sums.setup),
+        curve,
+        present,
+        recommended,
+        sentence,
+        days: days(sums),
+    }
+}
+
+/// What pools of other sizes would have done: as far as what is watched tells.
+pub(super) fn whatif(name: &VolumeName, sums: &Sums, facts: &Facts, asked: Asked, cases: &[Case]) -> LiveWhatIf {
+    let curves = Curves::new(sums, facts, asked);
+    let pools = cases.iter().map(|case| answer(name, &curves, case)).collect();
+    LiveWhatIf {
+        volume: name.to_string(),
+        window: sums.window,
+        from_unix_seconds: sums.from,
+        to_unix_seconds: sums.to,
+        pools,
+    }
+}
+
+fn answer(name: &VolumeName, curves: &Curves<'_>, case: &Case) -> LiveWhatIfPool {
+    let own = curves.sums.setup;
+    let kind = case.kind.unwrap_or(own.kind);
+    let on_write = if kind == own.kind { own.populate_on_write } else { u8::from(kind == PoolKind::ReadWrite) };
+    let setup = Setup {
+        kind,
+        block_bytes: case.block_bytes.unwrap_or(own.block_bytes),
+        policy: case.policy.unwrap_or(own.policy),
+        populate_on_read: case.populate_on_read.unwrap_or(own.populate_on_read),
+        populate_on_write: case.populate_on_write.unwrap_or(on_write),
+    };
+    let takes_everything = kind == PoolKind::ReadWrite && setup.populate_on_read == 1 && setup.populate_on_write == 1;
+    let is_lru =
+        takes_everything && setup.policy == PolicyKind::Lru && own.kind == kind && setup.block_bytes == own.block_bytes;
+    let answer = match () {
+        () if setup == own => curves.at(case.size_bytes),
+        () if is_lru => curves.lru_at(case.size_bytes),
+        () => None,
+    };
+    let unanswered = if answer.is_some() { String::new() } else { unanswered(name, setup, own, case.size_bytes) };
+    LiveWhatIfPool { setup: advised_pool(setup), size_bytes: case.size_bytes, answer, unanswered }
+}
+
+/// Why there is no answer, and what gives one.
+fn unanswered(name: &VolumeName, setup: Setup, own: Setup, size_bytes: u64) -> String {
+    if setup == own {
+        return format!("nothing was accessed on volume {name} while it was watched");
+    }
+    format!(
+        "volume {name} is watched as a {} pool, {}, blocks of {}, populate-on-read {}, populate-on-write {}: only other sizes of that are \
+         known. Record what hosts ask (hotset trace record {name} --seconds 3600 --out {name}.csv.zst), then: hotset whatif \
+         {name}.csv.zst --type {} --size {} --block-size {} --policy {} --populate-on-read {} --populate-on-write {}",
+        own.kind.word(),
+        own.policy.word(),
+        human(own.block_bytes.get()),
+        own.populate_on_read,
+        own.populate_on_write,
+        setup.kind.word(),
+        argument(size_bytes),
+        argument(setup.block_bytes.get()),
+        setup.policy.word(),
+        setup.populate_on_read,
+        setup.populate_on_write,
+    )
+}
+
+/// A size as the command line takes it, without a space.
+fn argument(bytes: u64) -> String {
+    let units = [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')];
+    let whole = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    whole.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+fn advised_pool(setup: Setup) -> AdvisedPool {
+    AdvisedPool {
+        r#type: words::pool_kind(setup.kind),
+        block_bytes: setup.block_bytes.get(),
+        policy: words::policy(setup.policy),
+        populate_on_read: setup.populate_on_read,
+        populate_on_write: setup.populate_on_write,
+    }
+}
+
+fn days(sums: &Sums) -> AdvisedDays {
+    let block_bytes = sums.setup.block_bytes.get();
+    // Estimates may say a little more than there is.
+    let bytes = |blocks: u64| blocks.saturating_mul(block_bytes).min(sums.size_bytes);
+    let BlockDays { days, hot, warm, cold } = sums.days;
+    let today = sums.to / DAY;
+    let day = |(before, day): (u64, &hotset_cache::advisor::days::DayOfBlocks)| AdvisedDay {
+        begins_unix_seconds: today.saturating_sub(before) * DAY,
+        read_bytes: bytes(day.read),
+        written_bytes: bytes(day.written),
+        read_again_bytes: bytes(day.read_again),
+    };
+    let (hot_bytes, warm_bytes, cold_bytes) = (bytes(hot), bytes(warm), bytes(cold));
+    let accessed = hot_bytes.saturating_add(warm_bytes).saturating_add(cold_bytes);
+    AdvisedDays {
+        days: (0..).zip(&days).map(day).collect(),
+        hot_bytes,
+        warm_bytes,
+        cold_bytes,
+        archived_bytes: sums.size_bytes.saturating_sub(accessed),
+    }
+}
+
+/// Of all volumes together.
+pub(super) fn days_of_all<'a>(volumes: impl Iterator<Item = &'a AdvisedDays>) -> AdvisedDays {
+    let mut all = AdvisedDays::default();
+    for volume in volumes {
+        all.hot_bytes = all.hot_bytes.saturating_add(volume.hot_bytes);
+        all.warm_bytes = all.warm_bytes.saturating_add(volume.warm_bytes);
+        all.cold_bytes = all.cold_bytes.saturating_add(volume.cold_bytes);
+        all.archived_bytes = all.archived_bytes.saturating_add(volume.archived_bytes);
+        if all.days.is_empty() {
+            all.days.clone_from(&volume.days);
+            continue;
+        }
+        for (sum, day) in all.days.iter_mut().zip(&volume.days) {
+            sum.read_bytes = sum.read_bytes.saturating_add(day.read_bytes);
+            sum.written_bytes = sum.written_bytes.saturating_add(day.written_bytes);
+            sum.read_again_bytes = sum.read_again_bytes.saturating_add(day.read_again_bytes);
+        }
+    }
+    all
+}
+
+fn sentence(
+    curves: &Curves<'_>,
+    recommended: Option<&AdvisedSize>,
+    present: Option<&AdvisedSize>,
+    largest: Option<&AdvisedSize>,
+) -> String {
+    let accesses = curves.sums.tallies.pool_accesses.all();
+    let Some(size) = recommended else {
+        return match accesses {
+            0 => "Nothing was accessed in this time.".to_owned(),
+            few if few < ACCESSES_MIN => {
+                format!("Only {} accesses are known: {ACCESSES_MIN} are needed to recommend a size.", grouped(few))
+            }
+            _ => "No cache of any size would hit: what is accessed is accessed once, or in streams.".to_owned(),
+        };
+    };
+    let mut text = format!(
+        "Recommended: {}, which hits {} (+- {})",
+        human(size.size_bytes),
+        percent(size.hit_ratio),
+        percent(size.error)
+    );
+    let now = present.map_or(0.0, |present| present.hit_ratio);
+    if let (Some(then), Some(now)) = (size.read_microseconds, curves.facts.reads.mean(now)) {
+        text.push_str(&format!(", so that a read takes {} on average instead of {}", time(then), time(now)));
+    }
+    text.push('.');
+    if let Some(present) = present {
+        text.push_str(&format!(
+            " The cache has {} now, which hits {}.",
+            human(present.size_bytes),
+            percent(present.hit_ratio)
+        ));
+    }
+    if let Some(half) = curves.at(size.size_bytes / 2).filter(|half| half.hit_ratio + PAYS_MIN < size.hit_ratio) {
+        text.push_str(&format!(" Half of the recommended size hits {}.", percent(half.hit_ratio)));
+    }
+    if let Some(best) = largest.filter(|best| best.size_bytes > size.size_bytes) {
+        let more = (best.hit_ratio - size.hit_ratio).max(0.0);
+        text.push_str(&format!(
+            " More stops paying there: {} would bring {} more.",
+            human(best.size_bytes),
+            percent(more)
+        ));
+    }
+    if let Some(bytes) = size.ssd_written_bytes_per_day {
+        text.push_str(&format!(" It writes {} a day to the SSDs", human(whole_bytes(bytes))));
+        text.push_str(
+            &size.years.map_or_else(|| ".".to_owned(), |years| format!(", which last {years:.1} years at that.")),
+        );
+    }
+    text
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+fn time(microseconds: f64) -> String {
+    if microseconds < 1000.0 { format!("{microseconds:.0} us") } else { format!("{:.1} ms", microseconds / 1000.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotset_api::AdviceWindow;
+    use hotset_cache::advisor::access::Accesses;
+    use hotset_cache::advisor::days::DayOfBlocks;
+    use hotset_cache::advisor::tallies::{SizeTally, Tallies};
+    use hotset_cache::config::BlockBytes;
+
+    use super::*;
+
+    const ASKED: Asked = Asked { window: AdviceWindow::Week, endurance_bytes: Some(600 << 40) };
+
+    fn size(blocks: u64, reads_missed: f64) -> SizeTally {
+        let ssd_written_bytes = 1e9;
+        SizeTally { blocks, reads_missed, writes_missed: 0.0, ssd_written_bytes, error: 0.01, read_error: 0.01 }
+    }
+
+    fn sums(reads: u64) -> Sums {
+        let setup = Setup {
+            kind: PoolKind::Read,
+            block_bytes: BlockBytes::new(1 << 20).unwrap(),
+            policy: PolicyKind::S3Fifo,
+            populate_on_read: 2,
+            populate_on_write: 0,
+        };
+        let accesses = Accesses { reads, writes: 0 };
+        let part = number(reads) / 10_000.0;
+        let pool: Vec<_> = [(100, 9000.0), (200, 6000.0), (400, 2000.0), (800, 1900.0)]
+            .map(|(blocks, missed)| size(blocks, missed * part))
+            .into();
+        let days =
+            BlockDays { days: [DayOfBlocks { read: 10, written: 2, read_again: 5 }; 7], hot: 10, warm: 20, cold: 30 };
+        Sums {
+            window: AdviceWindow::Week,
+            from: 1_800_000_000,
+            to: 1_800_000_000 + DAY,
+            setup,
+            size_bytes: 1 << 30,
+            sample: 0.5,
+            footprint_bytes: 900 << 20,
+            tallies: Tallies { began: 0, pool_began: 0, accesses, pool_accesses: accesses, lru: pool.clone(), pool },
+            days,
+        }
+    }
+
+    fn facts() -> Facts {
+        let reads = ReadLatencies { hit: Some(100.0), miss: Some(8000.0) };
+        Facts { pool: Some("p".to_owned()), present_bytes: Some(200 << 20), reads }
+    }
+
+    fn name() -> VolumeName {
+        "v".parse().unwrap()
+    }
+
+    // proves: A3
+    #[test]
+    fn a_size_is_recommended_with_what_it_buys_and_the_present_one_beside_it() {
+        let advice = advice(&name(), &sums(10_000), &facts(), ASKED);
+        assert_eq!(advice.recommended.map(|size| size.size_bytes), Some(400 << 20));
+        assert_eq!(advice.present.map(|size| size.hit_ratio), Some(0.4));
+        for part in [
+            "Recommended: 400 MiB, which hits 80.0 % (+- 1.0 %), so that a read takes 1.7 ms on average instead of 4.8 ms.",
+            "The cache has 200 MiB now, which hits 40.0 %.",
+            "Half of the recommended size hits 40.0 %.",
+            "800 MiB would bring 1.0 % more.",
+            "a day to the SSDs, which last",
+        ] {
+            assert!(advice.sentence.contains(part), "{part}: {}", advice.sentence);
+        }
+        assert_eq!(advice.curve.len(), 4);
+    }
+
+    // proves: A3
+    #[test]
+    fn what_is_too_little_or_never_hits_is_said() {
+        let few = advice(&name(), &sums(500), &facts(), ASKED);
+        assert!(few.recommended.is_none() && few.sentence.contains("Only 500 accesses"), "{}", few.sentence);
+        let mut never = sums(10_000);
+        never.tallies.pool = vec![size(100, 10_000.0), size(200, 10_000.0)];
+        let never = advice(&name(), &never, &facts(), ASKED);
+        assert!(never.sentence.contains("No cache of any size"), "{}", never.sentence);
+    }
+
+    // proves: A4
+    #[test]
+    fn other_sizes_are_answered_and_what_is_not_watched_says_how_to_ask() {
+        let case = |size_mib: u64, policy| Case {
+            size_bytes: size_mib << 20,
+            kind: None,
+            block_bytes: None,
+            policy,
+            populate_on_read: None,
+            populate_on_write: None,
+        };
+        let cases = [case(200, None), case(400, Some(PolicyKind::Lru))];
+        let told = whatif(&name(), &sums(10_000), &facts(), ASKED, &cases);
+        assert_eq!(told.pools[0].answer.map(|size| size.hit_ratio), Some(0.4));
+        assert_eq!(told.pools[1].answer, None);
+        for part in ["hotset trace record v", "hotset whatif v.csv.zst", "--size 400M", "--policy lru"] {
+            assert!(told.pools[1].unanswered.contains(part), "{part}: {}", told.pools[1].unanswered);
+        }
+    }
+
+    // proves: A2
+    #[test]
+    fn days_are_bytes_of_each_volume_and_of_all_together() {
+        let days = days(&sums(10_000));
+        assert_eq!((days.hot_bytes, days.warm_bytes, days.cold_bytes), (10 << 20, 20 << 20, 30 << 20));
+        assert_eq!(days.archived_bytes, (1 << 30) - (60 << 20));
+        assert_eq!((days.days.len(), days.days[0].read_bytes, days.days[6].read_again_bytes), (7, 10 << 20, 5 << 20));
+        assert_eq!(days.days[0].begins_unix_seconds - days.days[6].begins_unix_seconds, 6 * DAY);
+        let all = days_of_all([&days, &days].into_iter());
+        assert_eq!((all.hot_bytes, all.days[3].written_bytes), (20 << 20, 4 << 20));
+    }
+}

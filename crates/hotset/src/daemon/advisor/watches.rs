@@ -1,0 +1,263 @@
+//! What is known of each volume, and when it is to be kept.
+
+use std::collections::BTreeMap;
+
+use hotset_api::AdviceWindow;
+use hotset_cache::advisor::live::Live;
+use hotset_cache::advisor::miniature::Setup;
+use hotset_cache::advisor::sample::Rate;
+use hotset_cache::advisor::tap::{KEPT_MAX, Wanted};
+use hotset_cache::config::VolumeName;
+
+use super::sums::Sums;
+use crate::plane::{TakenOfVolume, uncached_setup};
+
+const DAY: u64 = 86_400;
+const HOUR: u64 = 3600;
+/// Between two times that what is known of a volume is kept.
+const KEPT_EVERY: u64 = 300;
+/// Accesses of all volumes together that are gone through in one look: a fiftieth of a second.
+const ACCESSES_MAX: usize = 4 * KEPT_MAX;
+
+/// What is known of all volumes.
+#[derive(Default)]
+pub(super) struct Watches {
+    volumes: BTreeMap<VolumeName, Watch>,
+}
+
+/// What is known of one volume.
+struct Watch {
+    /// `None`: it was not asked yet what is kept of it.
+    live: Option<Live>,
+    /// Days since 1970.
+    day: u64,
+    /// When it was kept last, and in which hour its sums were; seconds and hours since 1970.
+    kept: u64,
+    sums_hour: u64,
+    /// Something was accessed since.
+    changed: bool,
+    /// What was kept of it before, to be gone on with.
+    before: Option<Vec<u8>>,
+}
+
+/// What is to be kept now.
+#[derive(Default)]
+pub(super) struct Due {
+    pub(super) states: Vec<(VolumeName, Vec<u8>)>,
+    pub(super) sums: Vec<(VolumeName, Vec<u8>)>,
+    /// Some ring was a quarter full.
+    pub(super) is_busy: bool,
+}
+
+impl Watches {
+    /// What each tap is to keep.
+    pub(super) fn wanted(&self) -> BTreeMap<VolumeName, Wanted> {
+        let live = self.volumes.iter().filter_map(|(name, watch)| Some((name, watch.live.as_ref()?)));
+        live.map(|(name, live)| (name.clone(), live.wanted())).collect()
+    }
+
+    /// Volumes that were not seen before: they are asked about, and [`Self::restore`]d.
+    pub(super) fn fresh(&self, taken: &[TakenOfVolume]) -> Vec<VolumeName> {
+        let names = taken.iter().map(|volume| &volume.name);
+        names.filter(|name| !self.volumes.contains_key(*name)).cloned().collect()
+    }
+
+    /// What is kept of a volume, if anything is.
+    pub(super) fn restore(&mut self, name: &VolumeName, before: Option<Vec<u8>>) {
+        let watch = Watch { live: None, day: 0, kept: 0, sums_hour: 0, changed: false, before };
+        self.volumes.entry(name.clone()).or_insert(watch);
+    }
+
+    /// Takes note of what came through the taps.
+    pub(super) fn take_in(&mut self, taken: Vec<TakenOfVolume>, now: u64) -> Due {
+        let all: usize = taken.iter().map(|volume| volume.taken.kept.len()).sum();
+        let fair = ACCESSES_MAX / taken.len().max(1);
+        let mut due = Due { is_busy: all <= ACCESSES_MAX && taken.iter().any(is_busy), ..Due::default() };
+        for volume in taken {
+            let Some(watch) = self.volumes.get_mut(&volume.name) else { continue };
+            let live = watch.live_for(&volume, now);
+            live.take_in(&volume.taken);
+            if all > ACCESSES_MAX && volume.taken.kept.len() > fair {
+                live.watch_less();
+            }
+            watch.changed |= volume.taken.accesses.all() > 0;
+            watch.note_time(now);
+            watch.due(&volume.name, now, &mut due);
+        }
+        due
+    }
+
+    /// All that is known, to be kept.
+    pub(super) fn everything(&mut self) -> Due {
+        let mut due = Due::default();
+        for (name, watch) in &mut self.volumes {
+            if let Some(live) = &watch.live {
+                due.states.push((name.clone(), live.encode(watch.day)));
+                watch.changed = false;
+            }
+        }
+        due
+    }
+
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
+        let (Ok(from), Ok(to)) = (from.parse::<VolumeName>(), to.parse()) else { return };
+        if let Some(watch) = self.volumes.remove(&from) {
+            self.volumes.insert(to, watch);
+        }
+    }
+
+    pub(super) fn forget(&mut self, volume: &str) {
+        if let Ok(name) = volume.parse::<VolumeName>() {
+            self.volumes.remove(&name);
+        }
+    }
+
+    pub(super) fn names(&self) -> Vec<VolumeName> {
+        self.volumes.keys().cloned().collect()
+    }
+
+    /// All that is known of a volume until now.
+    pub(super) fn sums(&self, name: &VolumeName, window: AdviceWindow, now: u64) -> Option<Sums> {
+        let live = self.volumes.get(name)?.live.as_ref()?;
+        Some(Sums {
+            window,
+            from: live.began(),
+            to: now,
+            setup: live.setup(),
+            size_bytes: live.size_bytes(),
+            sample: live.rate().part(),
+            footprint_bytes: live.footprint_bytes(),
+            tallies: live.tallies(),
+            days: live.days(),
+        })
+    }
+}
+
+fn is_busy(volume: &TakenOfVolume) -> bool {
+    volume.taken.kept.len() >= KEPT_MAX / 4
+}
+
+impl Watch {
+    /// What is known of it, for the pool that it has now.
+    fn live_for(&mut self, volume: &TakenOfVolume, now: u64) -> &mut Live {
+        let setup = volume.setup.unwrap_or_else(uncached_setup);
+        let known = self.live.take().or_else(|| self.restored(&volume.name));
+        let live = match known {
+            Some(live) if is_of(&live, setup, volume.size_bytes) => live,
+            Some(live) => live.with_setup(setup, volume.size_bytes, now),
+            None => Live::new(setup, volume.size_bytes, Rate::ALL).begun_at(now),
+        };
+        if self.day == 0 {
+            self.day = now / DAY;
+        }
+        self.live.insert(live)
+    }
+
+    fn restored(&mut self, name: &VolumeName) -> Option<Live> {
+        match Live::decode(&self.before.take()?) {
+            Ok((live, day)) => {
+                self.day = day;
+                Some(live)
+            }
+            Err(why) => {
+                tracing::warn!(
+                    "volume {name}: what the advisor knew of it is of no use ({why}); its curves begin anew"
+                );
+                None
+            }
+        }
+    }
+
+    /// Days end by the clock; one that was set back ends none.
+    fn note_time(&mut self, now: u64) {
+        let today = now / DAY;
+        if let Some(ended) = today.checked_sub(self.day).filter(|ended| *ended > 0) {
+            if let Some(live) = &mut self.live {
+                live.days_ended(u32::try_from(ended).unwrap_or(u32::MAX));
+            }
+            (self.day, self.changed) = (today, true);
+        }
+    }
+
+    fn due(&mut self, name: &VolumeName, now: u64, due: &mut Due) {
+        let Some(live) = &self.live else { return };
+        if self.changed && now.saturating_sub(self.kept) >= KEPT_EVERY {
+            due.states.push((name.clone(), live.encode(self.day)));
+            (self.kept, self.changed) = (now, false);
+        }
+        if self.sums_hour != now / HOUR {
+            due.sums.push((name.clone(), live.tallies().encode()));
+            self.sums_hour = now / HOUR;
+        }
+    }
+}
+
+fn is_of(live: &Live, setup: Setup, size_bytes: u64) -> bool {
+    live.setup() == setup && live.size_bytes() == size_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use hotset_cache::advisor::access::Accesses;
+    use hotset_cache::advisor::tap::Taken;
+
+    use super::*;
+
+    fn taken(name: &str, reads: u64, setup: Option<Setup>) -> TakenOfVolume {
+        let rate = Some(Rate::ALL);
+        let block_bytes = setup.unwrap_or_else(uncached_setup).block_bytes;
+        let accesses = Accesses { reads, writes: 0 };
+        let taken = Taken { block_bytes, rate, accesses, kept: Vec::new() };
+        TakenOfVolume { name: name.parse().unwrap(), size_bytes: 1 << 30, setup, taken }
+    }
+
+    fn seen(watches: &mut Watches, before: Option<Vec<u8>>) -> VolumeName {
+        let name = "v".parse().unwrap();
+        watches.restore(&name, before);
+        name
+    }
+
+    // proves: A1
+    #[test]
+    fn what_is_known_is_kept_now_and_then_and_gone_on_with_after_a_restart() {
+        let now = 1_800_000_000;
+        let mut watches = Watches::default();
+        assert_eq!(watches.fresh(&[taken("v", 0, None)]).len(), 1);
+        let name = seen(&mut watches, None);
+        let first = watches.take_in(vec![taken("v", 5, None)], now);
+        assert_eq!((first.states.len(), first.sums.len()), (1, 1));
+        let second = watches.take_in(vec![taken("v", 5, None)], now + 10);
+        assert_eq!((second.states.len(), second.sums.len()), (0, 0), "not that soon");
+        let third = watches.take_in(vec![taken("v", 0, None)], now + 4000);
+        assert_eq!((third.states.len(), third.sums.len()), (1, 1));
+        let idle = watches.take_in(vec![taken("v", 0, None)], now + 4500);
+        assert_eq!(idle.states.len(), 0, "nothing has changed");
+        let kept = watches.everything().states.remove(0).1;
+        let mut next = Watches::default();
+        seen(&mut next, Some(kept));
+        next.take_in(vec![taken("v", 7, None)], now + 9 * DAY);
+        let sums = next.sums(&name, AdviceWindow::All, now + 9 * DAY).unwrap();
+        assert_eq!((sums.tallies.accesses.reads, sums.from), (17, now));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_reason_to_stop_watching() {
+        let mut watches = Watches::default();
+        let name = seen(&mut watches, Some(vec![1, 0, 0, 0, 9, 9]));
+        watches.take_in(vec![taken("v", 3, None)], 1_800_000_000);
+        let sums = watches.sums(&name, AdviceWindow::All, 1_800_000_001).unwrap();
+        assert_eq!((sums.tallies.accesses.reads, sums.from), (3, 1_800_000_000));
+    }
+
+    #[test]
+    fn a_renamed_volume_keeps_what_is_known_and_a_deleted_one_does_not() {
+        let mut watches = Watches::default();
+        seen(&mut watches, None);
+        watches.take_in(vec![taken("v", 3, None)], 1_800_000_000);
+        watches.rename("v", "w");
+        assert_eq!(watches.names(), ["w".parse().unwrap()]);
+        assert_eq!(watches.wanted().len(), 1);
+        watches.forget("w");
+        assert!(watches.names().is_empty());
+    }
+}
