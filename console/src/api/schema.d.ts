@@ -885,7 +885,7 @@ export interface components {
          * @description What is not as it should be.
          * @enum {string}
          */
-        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused" | "end-not-served" | "other-backing" | "backings" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused" | "end-not-served" | "other-backing" | "backings" | "daemon-id" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];

@@ -51,6 +51,8 @@ pub enum ConditionKind {
     OtherBacking,
     /// Which backing device is whose is not kept over a restart.
     Backings,
+    /// What this daemon is called on SSDs is not kept over a restart.
+    DaemonId,
     /// A backing device has grown, and its volume cannot.
     Growth,
     /// A conversion of a pool does not come to its end.
@@ -93,6 +95,7 @@ impl ConditionKind {
             Self::EndNotServed => "end-not-served",
             Self::OtherBacking => "other-backing",
             Self::Backings => "backings",
+            Self::DaemonId => "daemon-id",
             Self::Growth => "growth",
             Self::Conversion => "conversion",
             Self::Spare => "spare",

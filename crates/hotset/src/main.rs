@@ -8,6 +8,7 @@ mod daemon;
 mod demo;
 mod endpoint;
 mod escape;
+mod given_file;
 mod image;
 mod machine;
 mod manual;

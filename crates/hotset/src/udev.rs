@@ -11,6 +11,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::{given_file, state_file};
+
 /// Where rules are written by default: udev reads this folder (udev(7)). The name sorts after `63-md-raid-arrays.rules`,
 /// which sets `MD_UUID`, and before the rules that assemble arrays (64) and activate volume groups (69).
 pub(crate) const RULES_FILE: &str = "/etc/udev/rules.d/63-z-hotset.rules";
@@ -54,22 +56,36 @@ pub(crate) fn rules(guarded: &[Guarded], before: &str) -> String {
     if text.is_empty() { text } else { format!("{HEADING}{text}") }
 }
 
-/// Makes the file say this; without rules there is no file. Durable when it returns. Blocking.
-pub(crate) fn write(path: &Path, rules: &str) -> io::Result<()> {
+/// Makes the file guard these volumes and no other; without rules there is no file. Durable when it returns. Blocks, for a
+/// limited time.
+///
+/// # Errors
+/// As of any write; also if no ordinary file is there, or whoever keeps it does not answer.
+pub(crate) fn guard(path: &Path, guarded: Vec<Guarded>) -> io::Result<()> {
+    given_file::answered(path, move |path| {
+        let before = match given_file::read_ordinary(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            read => Some(String::from_utf8_lossy(&read?).into_owned()),
+        };
+        let rules = rules(&guarded, before.as_deref().unwrap_or_default());
+        match before {
+            None if rules.is_empty() => Ok(()),
+            Some(before) if before == rules => Ok(()),
+            None | Some(_) => write(path, &rules),
+        }
+    })
+}
+
+fn write(path: &Path, rules: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     if rules.is_empty() {
-        return match fs::remove_file(path) {
-            Ok(()) => fs::File::open(directory)?.sync_all(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-        };
-    }
-    if fs::read_to_string(path).is_ok_and(|now| now == rules) {
-        return Ok(());
+        fs::remove_file(path)?;
+        return fs::File::open(directory)?.sync_all();
     }
     // udev reads only names that end in .rules.
     let beside = path.with_extension("new");
-    let mut file = fs::File::create(&beside)?;
+    state_file::remove_if_there(&beside)?;
+    let mut file = fs::File::create_new(&beside)?;
     file.write_all(rules.as_bytes())?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
@@ -200,7 +216,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("disk.img");
         fs::write(&file, b"x").unwrap();
-        let away = Guarded { volume: "a".into(), backing: "/nowhere/disk".into() };
+        let away = away();
         let image = Guarded { volume: "b".into(), backing: file.display().to_string() };
         let before = format!("{HEADING}# volume a: /nowhere/disk\nTHE RULE\n# volume c: /dev/x\nANOTHER\n");
         let text = rules(&[away.clone(), image.clone()], &before);
@@ -208,15 +224,41 @@ mod tests {
         assert_eq!(rules(&[away, image], ""), "");
     }
 
+    /// Its rule is that of before.
+    fn away() -> Guarded {
+        Guarded { volume: "a".into(), backing: "/nowhere/disk".into() }
+    }
+
     #[test]
     fn a_file_without_rules_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("63.rules");
-        write(&path, "").unwrap();
-        write(&path, "one\n").unwrap();
+        guard(&path, Vec::new()).unwrap();
+        fs::write(&path, "# volume a: /nowhere/disk\nTHE RULE\n").unwrap();
+        let kept = format!("{HEADING}# volume a: /nowhere/disk\nTHE RULE\n");
+        for _ in 0..2 {
+            guard(&path, vec![away()]).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), kept);
+        }
+        guard(&path, Vec::new()).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    // proves: F11
+    #[test]
+    fn what_is_no_ordinary_file_is_not_waited_for_and_not_taken_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, beside) = (directory.path().join("63.rules"), directory.path().join("63.new"));
+        let pipe = |path: &Path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+        pipe(&path);
+        for guarded in [vec![away()], Vec::new()] {
+            let error = guard(&path, guarded).unwrap_err().to_string();
+            assert!(error.contains("not an ordinary file"), "{error}");
+        }
+        assert!(path.exists());
+        fs::remove_file(&path).unwrap();
+        pipe(&beside);
         write(&path, "one\n").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
-        write(&path, "").unwrap();
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

@@ -15,4 +15,4 @@ mod transport;
 pub use exports::{
     ConnectionStatus, Door, ExportId, ExportInfo, ExportList, Exports, Link, ServerCounters, ServerSettings,
 };
-pub use tls::{TlsAcceptor, TlsError, TlsFiles};
+pub use tls::{PemFile, TlsAcceptor, TlsError, TlsFiles};

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,15 +20,24 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 /// Encrypted bytes that wait for the socket at most, and plain bytes that wait for encryption.
 const BUFFERED_BYTES_MAX: usize = 1 << 20;
 
+/// A file of PEM, as it was read: who reads it may wait for it, and here nobody does.
+#[derive(Clone)]
+pub struct PemFile {
+    /// For words.
+    pub path: PathBuf,
+    /// What it holds.
+    pub content: Vec<u8>,
+}
+
 /// The files of a server that talks TLS to clients with a certificate of `client_ca` only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct TlsFiles {
-    /// PEM: the server's certificate, then those of intermediate authorities.
-    pub certificate: PathBuf,
-    /// PEM: its private key.
-    pub key: PathBuf,
-    /// PEM: the authorities whose clients are let in.
-    pub client_ca: PathBuf,
+    /// The server's certificate, then those of intermediate authorities.
+    pub certificate: PemFile,
+    /// Its private key.
+    pub key: PemFile,
+    /// The authorities whose clients are let in.
+    pub client_ca: PemFile,
 }
 
 /// A TLS file that cannot be used: which, and why.
@@ -52,17 +61,18 @@ pub struct TlsAcceptor {
 }
 
 impl TlsAcceptor {
-    /// Reads the files.
-    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
-        Ok(Self { config: Arc::new(Mutex::new(read(files)?)) })
+    /// Takes what the files hold.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn of(files: &TlsFiles) -> Result<Self, TlsError> {
+        Ok(Self { config: Arc::new(Mutex::new(config_of(files)?)) })
     }
 
-    /// Connections from now on are accepted with what these files hold; those there are go on. If they cannot be used,
-    /// nothing changes.
-    pub fn reload(&self, files: &TlsFiles) -> Result<(), TlsError> {
-        let config = read(files)?;
+    /// Connections from now on are accepted as by `other`; those there are go on.
+    pub fn take_over(&self, other: &Self) {
+        let config = Arc::clone(&other.config());
         *self.config() = config;
-        Ok(())
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
@@ -92,9 +102,9 @@ impl TlsAcceptor {
     }
 }
 
-fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+fn config_of(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unusable(&files.key, &error))?;
+    let key = PrivateKeyDer::from_pem_slice(&files.key.content).map_err(|error| unusable(&files.key, &error))?;
     let mut authorities = RootCertStore::empty();
     for authority in certificates(&files.client_ca)? {
         authorities.add(authority).map_err(|error| unusable(&files.client_ca, &error))?;
@@ -112,17 +122,17 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let found = read.map_err(|error| unusable(path, &error))?;
+fn certificates(file: &PemFile) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&file.content).collect();
+    let found = found.map_err(|error| unusable(file, &error))?;
     if found.is_empty() {
-        return Err(unusable(path, &"it contains no certificate"));
+        return Err(unusable(file, &"it contains no certificate"));
     }
     Ok(found)
 }
 
-fn unusable(path: &Path, why: &dyn fmt::Display) -> TlsError {
-    TlsError { message: format!("TLS file {}: {why}", path.display()) }
+fn unusable(file: &PemFile, why: &dyn fmt::Display) -> TlsError {
+    TlsError { message: format!("TLS file {}: {why}", file.path.display()) }
 }
 
 /// An encrypted stream. Both directions share the TLS state, never across an await.

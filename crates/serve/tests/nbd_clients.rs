@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use hotset_cache::config::VolumeSettings;
 use hotset_serve::nbd::wire::{OPTION_REPLY_HEADER_BYTES, OptionHeader, option, reply};
-use hotset_serve::{ServerSettings, TlsFiles};
+use hotset_serve::{PemFile, ServerSettings, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
 use serving::{Backing, Served, Serving, TEST_TIMEOUT, attempt, run};
@@ -271,10 +271,15 @@ impl Certificates {
 
     fn files(&self) -> TlsFiles {
         TlsFiles {
-            certificate: self.path().join("server-cert.pem"),
-            key: self.path().join("server-key.pem"),
-            client_ca: self.path().join("ca-cert.pem"),
+            certificate: self.file("server-cert.pem"),
+            key: self.file("server-key.pem"),
+            client_ca: self.file("ca-cert.pem"),
         }
+    }
+
+    fn file(&self, name: &str) -> PemFile {
+        let path = self.path().join(name);
+        PemFile { content: fs::read(&path).expect("it was written"), path }
     }
 }
 
@@ -358,14 +363,12 @@ fn noise_instead_of_tls_closes_that_connection_only() {
 fn tls_files_that_cannot_be_used_are_named() {
     let certificates = Certificates::new();
     let wrong = |files: TlsFiles, named: &str| {
-        let error = hotset_serve::TlsAcceptor::load(&files).err().expect("refused").to_string();
+        let error = hotset_serve::TlsAcceptor::of(&files).err().expect("refused").to_string();
         assert!(error.contains(named), "{error}");
     };
-    wrong(TlsFiles { key: certificates.path().join("absent.pem"), ..certificates.files() }, "absent.pem");
-    wrong(
-        TlsFiles { certificate: certificates.path().join("server-key.pem"), ..certificates.files() },
-        "server-key.pem",
-    );
-    wrong(TlsFiles { client_ca: certificates.path().join("server-key.pem"), ..certificates.files() }, "server-key.pem");
-    wrong(TlsFiles { key: certificates.path().join("client-key.pem"), ..certificates.files() }, "server-cert.pem");
+    let noise = PemFile { path: "noise.pem".into(), content: b"noise".to_vec() };
+    wrong(TlsFiles { key: noise, ..certificates.files() }, "noise.pem");
+    wrong(TlsFiles { certificate: certificates.file("server-key.pem"), ..certificates.files() }, "server-key.pem");
+    wrong(TlsFiles { client_ca: certificates.file("server-key.pem"), ..certificates.files() }, "server-key.pem");
+    wrong(TlsFiles { key: certificates.file("client-key.pem"), ..certificates.files() }, "server-cert.pem");
 }

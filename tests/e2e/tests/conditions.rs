@@ -103,6 +103,13 @@ fn a_hook_that_fails_and_a_guard_that_cannot_be_written_are_conditions_until_the
     assert!(guard["reason"].as_str().is_some_and(|reason| reason.contains("not guarded")), "{guard}");
     fs::remove_dir(&rules).expect("it is empty");
     is_over(&daemon, "guard");
+    // Nobody ever reads from it or writes to it.
+    succeed("mkfifo", &[&rules]);
+    daemon.ok(&format!("volume create w --backing {} --pool p", daemon.site.numbered("w", 16).display()));
+    is_told(&daemon, "guard");
+    daemon.ok("volume delete w");
+    fs::remove_file(&rules).expect("it is there");
+    is_over(&daemon, "guard");
     fs::write(&hook, "#!/bin/sh\n").expect("a file can be written");
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o700)).expect("it is ours");
     daemon.ok("volume delete v");
@@ -258,7 +265,40 @@ fn a_configuration_that_a_hup_cannot_read_is_told_until_one_can() {
     hang_up();
     let told = is_told(&daemon, "reload");
     assert!(told["reason"].as_str().is_some_and(|reason| reason.contains("nothing was changed")), "{told}");
-    fs::write(&config, "log = \"debug\"\n").expect("it is there");
+    // Nobody ever writes to it.
+    fs::remove_file(&config).expect("it is there");
+    succeed("mkfifo", &[&config]);
+    hang_up();
+    eventually("a pipe is told", TIMEOUT, || {
+        condition(&daemon, "reload").is_some_and(|told| told.to_string().contains("not an ordinary file"))
+    });
+    fs::remove_file(&config).expect("it is there");
+    fs::write(&config, "log = \"debug\"\n").expect("a file can be written");
     hang_up();
     is_over(&daemon, "reload");
+}
+
+// proves: F11, F12
+#[test]
+fn what_lies_in_the_place_of_the_daemons_number_or_of_a_pools_copy_is_told_and_not_written_over() {
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    let state = daemon.site.path("state");
+    fs::create_dir_all(state.join("daemon-id")).expect("a folder can be made");
+    daemon.launch();
+    is_told(&daemon, "daemon-id");
+    fs::remove_dir(state.join("daemon-id")).expect("it is empty");
+    is_over(&daemon, "daemon-id");
+    daemon.make_pool(&[24], "");
+    assert!(daemon.stop().success());
+    // Something is there, and nobody knows what.
+    let (member, aside) = (state.join("pools/p.member"), state.join("pools/p.aside"));
+    fs::rename(&member, &aside).expect("it is there");
+    std::os::unix::fs::symlink(&member, &member).expect("a link can be made");
+    daemon.launch();
+    eventually("it is told", TIMEOUT, || {
+        condition(&daemon, "pool").is_some_and(|told| told.to_string().contains("p.member"))
+    });
+    fs::rename(&aside, &member).expect("it is there");
+    eventually("it is open", TIMEOUT, || daemon.json("pool show p")["state"] == "online");
+    assert!(!daemon.log().contains("it opens cold"), "{}", daemon.log());
 }

@@ -107,6 +107,21 @@ fn certificates_are_renewed_without_a_restart_a_wrong_one_changes_nothing_and_it
     hotset_e2e::tools::eventually("a wrong one is told", within, || says("what was read before goes on"));
     assert!(is_served(&second), "what was read before goes on");
 
+    // Nobody waits for what does not answer: neither hosts nor administrators.
+    for file in ["server-cert.pem", "ca-cert.pem"] {
+        fs::remove_file(used.join(file)).expect("it is there");
+        succeed("mkfifo", &[used.join(file)]);
+        hang_up();
+        hotset_e2e::tools::eventually("a pipe is told", within, || says("not an ordinary file"));
+        let mut host = daemon.client("v");
+        host.read(0, 4096).expect("hosts are served");
+        assert!(is_served(&second), "what was read before goes on");
+        fs::remove_file(used.join(file)).expect("it is there");
+        fs::copy(second.folder.join(file), used.join(file)).expect("a file can be copied");
+        hang_up();
+        hotset_e2e::tools::eventually("all is well", within, || !says("not an ordinary file"));
+    }
+
     // One that ends in ten days.
     let folder = second.folder.display();
     openssl(&format!(

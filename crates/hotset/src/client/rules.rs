@@ -1,11 +1,14 @@
 //! The `udev-rules` verb.
 
+use std::path::Path;
+
 use hotset_api::{ApiError, PoolKind, Status};
 use serde::Serialize;
 
 use super::http::Client;
 use super::print::print;
 use crate::args::Output;
+use crate::given_file;
 use crate::udev::{self, Guarded};
 
 /// The answer for programs.
@@ -20,7 +23,7 @@ pub(crate) fn run(client: &Client, output: Output) -> Result<(), ApiError> {
     let guarded = guarded(&status);
     let rules = Rules {
         volumes: guarded.iter().map(|one| one.volume.clone()).collect(),
-        rules: udev::rules(&guarded, &std::fs::read_to_string(udev::RULES_FILE).unwrap_or_default()),
+        rules: udev::rules(&guarded, &given_file::read_text(Path::new(udev::RULES_FILE)).unwrap_or_default()),
     };
     print(output, &rules, |rules| rules.rules.clone())
 }

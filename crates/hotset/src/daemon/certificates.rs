@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hotset_api::ConditionKind;
+use hotset_serve::{PemFile, TlsAcceptor};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
+use super::blocking::blocking;
 use super::clock::unix_ms;
-use super::config::Config;
+use super::config::{Config, TlsFiles};
 use super::http::ApiTls;
 use super::register::Register;
-use crate::plane::Handle;
+use crate::given_file;
 use hotset_cache::date_and_time;
 
 /// How long before its end a certificate is told of: 30 days.
@@ -25,7 +27,8 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(3600);
 /// See the file's summary.
 pub(super) struct Certificates {
     pub(super) api: Option<ApiTls>,
-    pub(super) plane: Handle,
+    /// How hosts are met, if with TLS.
+    pub(super) hosts: Option<TlsAcceptor>,
     pub(super) register: Register,
     /// The files, as the configuration names them.
     pub(super) paths: Vec<PathBuf>,
@@ -46,15 +49,22 @@ impl Certificates {
         self.unusable.clear();
         if let (Some(tls), Some(files)) = (&self.api, &config.api_tls) {
             let (tls, files) = (tls.clone(), files.clone());
-            let read = tokio::task::spawn_blocking(move || tls.reload(&files.certificate, &files.key)).await;
+            let read = blocking(move || tls.reload(&files.certificate, &files.key)).await;
             self.note("the API", read.unwrap_or_else(|error| Err(error.to_string())));
         }
-        if let Some(files) = config.tls.clone().map(tls_files) {
-            let reloaded = self.plane.first().call(move |plane| plane.reload_tls(files)).await;
-            self.note("hosts", reloaded.map_err(|error| error.message));
+        if let Some(files) = config.tls.clone() {
+            let reloaded = self.reload_for_hosts(files).await;
+            self.note("hosts", reloaded);
         }
         self.paths = paths(config);
-        self.look();
+        self.look().await;
+    }
+
+    async fn reload_for_hosts(&self, files: TlsFiles) -> Result<(), String> {
+        let hosts = self.hosts.as_ref().ok_or("there was no TLS for hosts at the start")?;
+        let read = blocking(move || for_hosts(&files)).await;
+        hosts.take_over(&read.unwrap_or_else(|error| Err(error.to_string()))?);
+        Ok(())
     }
 
     fn note(&mut self, whom: &str, reloaded: Result<(), String>) {
@@ -68,10 +78,10 @@ impl Certificates {
     }
 
     /// Tells of those that end soon.
-    pub(super) fn look(&self) {
-        let now_s = unix_ms() / 1000;
-        let ending = self.paths.iter().filter_map(|path| said_of(path, now_s));
-        let all: Vec<String> = self.unusable.iter().cloned().chain(ending).collect();
+    pub(super) async fn look(&self) {
+        let (paths, now_s) = (self.paths.clone(), unix_ms() / 1000);
+        let ending = blocking(move || paths.iter().filter_map(|path| said_of(path, now_s)).collect::<Vec<_>>()).await;
+        let all: Vec<String> = self.unusable.iter().cloned().chain(ending.into_iter().flatten()).collect();
         match all.is_empty() {
             true => self.register.clear(ConditionKind::Certificate),
             false => self.register.raise(ConditionKind::Certificate, all.join("; ")),
@@ -94,7 +104,8 @@ fn said_of(path: &Path, now_s: u64) -> Option<String> {
 
 /// When the first of the certificates of a file ends, in seconds since 1970. What cannot be read is told where it is used.
 fn first_end(path: &Path) -> Option<u64> {
-    let certificates = CertificateDer::pem_file_iter(path).ok()?;
+    let content = given_file::read(path).ok()?;
+    let certificates = CertificateDer::pem_slice_iter(&content);
     certificates.filter_map(Result::ok).filter_map(|certificate| end_of(&certificate)).min()
 }
 
@@ -154,9 +165,17 @@ fn seconds_of(tag: u8, time: &[u8]) -> Option<u64> {
     Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// As the server of hosts wants them.
-pub(super) fn tls_files(files: super::config::TlsFiles) -> hotset_serve::TlsFiles {
-    hotset_serve::TlsFiles { certificate: files.certificate, key: files.key, client_ca: files.client_ca }
+/// How hosts are met with what these files hold. Blocks, for a limited time.
+///
+/// # Errors
+/// A message that names the file.
+pub(super) fn for_hosts(files: &TlsFiles) -> Result<TlsAcceptor, String> {
+    let read = |path: &PathBuf| match given_file::read(path) {
+        Ok(content) => Ok(PemFile { path: path.clone(), content }),
+        Err(error) => Err(format!("TLS file {}: {error}", path.display())),
+    };
+    let (certificate, key, client_ca) = (read(&files.certificate)?, read(&files.key)?, read(&files.client_ca)?);
+    TlsAcceptor::of(&hotset_serve::TlsFiles { certificate, key, client_ca }).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

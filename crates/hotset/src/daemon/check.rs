@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::certificates::tls_files;
+use super::certificates;
 use super::config::Config;
 use super::http::ApiTls;
 use super::log;
@@ -22,9 +22,8 @@ pub(crate) fn check_config(named: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(files) = &config.api_tls {
         ApiTls::load(&files.certificate, &files.key).map_err(|message| in_file("[api_tls]", message))?;
     }
-    if let Some(files) = config.tls.clone() {
-        let loaded = hotset_serve::TlsAcceptor::load(&tls_files(files));
-        loaded.map_err(|error| in_file("[tls]", error.to_string()))?;
+    if let Some(files) = &config.tls {
+        certificates::for_hosts(files).map_err(|message| in_file("[tls]", message))?;
     }
     Ok(path)
 }
@@ -43,6 +42,24 @@ mod tests {
     #[test]
     fn the_installed_file_is_right() {
         check(crate::manual::INSTALLED).unwrap();
+    }
+
+    // proves: F11
+    #[test]
+    fn what_is_no_ordinary_file_is_waited_for_nowhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let file = pipe.display();
+        for text in [
+            format!("[tls]\ncertificate = \"{file}\"\nkey = \"/k\"\nclient_ca = \"/a\""),
+            format!("[api_tls]\ncertificate = \"{file}\"\nkey = \"/k\""),
+        ] {
+            let message = check(&text).expect_err("a pipe");
+            assert!(message.contains(&format!("{file}: it is not an ordinary file")), "{message}");
+        }
+        let message = check_config(Some(&pipe)).expect_err("a pipe");
+        assert!(message.contains("not an ordinary file"), "{message}");
     }
 
     #[test]

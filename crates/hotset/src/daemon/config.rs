@@ -1,5 +1,6 @@
 //! The configuration file and the flags that override it.
 
+use std::io::ErrorKind;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use serde::Deserialize;
 use super::memory::Memory;
 use crate::args::ServeArguments;
 use crate::endpoint::Endpoint;
+use crate::given_file;
 use crate::machine::CONFIGURED_LENGTH_MAX;
 use crate::paths;
 use crate::size::{Size, human};
@@ -222,9 +224,11 @@ impl ConfigText {
 
 /// The file named, or the default one if it exists.
 fn read_file(named: Option<&Path>) -> Result<(File, ConfigText), String> {
-    let default = Path::new(paths::CONFIG_FILE);
-    let Some(path) = named.or_else(|| default.exists().then_some(default)) else { return Ok(Default::default()) };
-    let text = std::fs::read_to_string(path).map_err(|error| format!("configuration {}: {error}", path.display()))?;
+    let path = named.unwrap_or(Path::new(paths::CONFIG_FILE));
+    let text = match given_file::read_text(path) {
+        Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => return Ok(Default::default()),
+        read => read.map_err(|error| format!("configuration {}: {error}", path.display()))?,
+    };
     let file = toml::from_str(&text).map_err(|error| format!("configuration {}: {error}", path.display()))?;
     Ok((file, ConfigText { path: path.to_owned(), text }))
 }
@@ -254,7 +258,7 @@ fn group(name: &str) -> Result<u32, String> {
     if let Ok(number) = name.parse() {
         return Ok(number);
     }
-    let groups = std::fs::read_to_string("/etc/group").map_err(|error| format!("/etc/group: {error}"))?;
+    let groups = given_file::read_text(Path::new("/etc/group")).map_err(|error| format!("/etc/group: {error}"))?;
     let number = groups.lines().find_map(|line| {
         let mut fields = line.split(':');
         (fields.next()? == name).then(|| fields.nth(1)?.parse().ok()).flatten()

@@ -39,6 +39,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use hotset_api::ConditionKind;
 use hotset_block::{DescriptorUse, ExecutorOptions, descriptors_for, never_wait_for_writeback, raise_descriptor_limit};
 use hotset_serve::ServerSettings;
 use sd_notify::NotifyState;
@@ -133,7 +134,8 @@ fn run_logged(config: Config, own: Own) -> Result<ExitCode, String> {
         kept_bytes: config.memory.for_kept_buffers(),
         ..Default::default()
     };
-    let machine = machine::of_daemon(state.path(), config.machine_id.as_deref());
+    let (machine, kept) = machine::of_daemon(state.path(), config.machine_id.as_deref());
+    own.register.follow(ConditionKind::DaemonId, &kept);
     let (plane, _threads) =
         Handle::start(config.threads, server, buffers, &machine).map_err(|error| format!("data plane: {error}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -184,6 +186,7 @@ async fn serve(
     let begun = Instant::now();
     let Own { mut signals, counters, register, log, reload } = own;
     let api_tls = config.api_tls.as_ref().map(|files| ApiTls::load(&files.certificate, &files.key)).transpose()?;
+    let hosts_tls = config.tls.as_ref().map(certificates::for_hosts).transpose()?;
     let listeners = api_socket::bind(sockets.api, api_tls.as_ref()).await?;
     let names = config.api_names.clone();
     let tokens = Arc::new(Tokens::load(&state));
@@ -192,10 +195,10 @@ async fn serve(
     let hook = Hook::start(config.event_hook.clone(), register.clone());
     let last_run = LastRun::of(&events);
     observer::record(&events, hook.as_ref(), vec![last_run.started()]);
-    let (tls, smartctl) = (config.tls.clone().map(certificates::tls_files), config.smartctl.clone());
+    let smartctl = config.smartctl.clone();
     let certificates = Certificates {
         api: api_tls,
-        plane: plane.clone(),
+        hosts: hosts_tls.clone(),
         register: register.clone(),
         paths: certificates::paths(&config),
         unusable: Vec::new(),
@@ -204,7 +207,8 @@ async fn serve(
     // Hosts may come at once: each waits until its volume is open.
     rooms.opening.expect_recorded_volumes().await.map_err(|error| error.to_string())?;
     let nbd = sockets.nbd;
-    let listening = plane.first().call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
+    let listening =
+        plane.first().call(move |plane| plane.listen(nbd, hosts_tls)).await.map_err(|error| error.to_string())?;
     rooms.reporting.listens(listening);
     tokio::spawn(reload.follow(signals.clone(), certificates));
     signals.heed();

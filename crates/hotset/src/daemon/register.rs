@@ -195,6 +195,7 @@ impl Register {
             | ConditionKind::EndNotServed
             | ConditionKind::OtherBacking
             | ConditionKind::Backings
+            | ConditionKind::DaemonId
             | ConditionKind::PoolNotOpened
             | ConditionKind::Reload => true,
         });
@@ -329,6 +330,7 @@ pub(crate) fn is_raised(kind: ConditionKind) -> bool {
         | ConditionKind::ConnectionsRefused
         | ConditionKind::OtherBacking
         | ConditionKind::Backings
+        | ConditionKind::DaemonId
         | ConditionKind::Growth
         | ConditionKind::Conversion
         | ConditionKind::Spare
@@ -402,6 +404,10 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
         }
         ConditionKind::Backings => {
             "make room in the state directory, or make it writable: it is tried again every few seconds"
+        }
+        ConditionKind::DaemonId => {
+            "make room in the state directory, make it writable, or bring `daemon-id` back as it was; if there is none, move away \
+             what is there: it is tried again every few seconds"
         }
         ConditionKind::Growth => "do what the reason says: it is tried again every 5 s",
         ConditionKind::Conversion => {
@@ -510,6 +516,7 @@ mod tests {
             ConditionKind::ConnectionsRefused,
             ConditionKind::OtherBacking,
             ConditionKind::Backings,
+            ConditionKind::DaemonId,
             ConditionKind::Growth,
             ConditionKind::Conversion,
             ConditionKind::Spare,

@@ -23,13 +23,13 @@ pub(super) struct Reload {
 impl Reload {
     /// Until the runtime ends.
     pub(super) async fn follow(self, mut signals: Signals, mut certificates: Certificates) {
-        certificates.look();
+        certificates.look().await;
         loop {
             let hours = tokio::time::sleep(certificates::INTERVAL);
             tokio::select! {
                 () = signals.reload() => {}
                 () = hours => {
-                    certificates.look();
+                    certificates.look().await;
                     continue;
                 }
             }

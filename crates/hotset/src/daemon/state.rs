@@ -575,6 +575,15 @@ impl StateDirectory {
         self.path.join(POOLS).join(format!("{name}.member"))
     }
 
+    /// Whether the state directory has a copy of a pool.
+    ///
+    /// # Errors
+    /// It is not known: nothing may take its place.
+    pub(crate) fn has_member(&self, name: &PoolName) -> io::Result<bool> {
+        let found = self.member(name).try_exists();
+        found.map_err(|error| io::Error::new(error.kind(), format!("{POOLS}/{name}.member: {error}")))
+    }
+
     /// Fails if the state directory's copy of a pool is no file that can be written; one that is not there can be made.
     pub(crate) fn check_member(&self, name: &PoolName) -> io::Result<()> {
         let path = self.member(name);
@@ -822,6 +831,18 @@ mod tests {
         assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
         drop(first);
         assert!(StateDirectory::open(directory.path()).is_ok());
+    }
+
+    // proves: F11
+    #[test]
+    fn a_member_that_cannot_be_looked_at_is_not_one_that_is_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        let name = "p".parse().unwrap();
+        assert!(!state.has_member(&name).unwrap());
+        std::os::unix::fs::symlink(state.member(&name), state.member(&name)).unwrap();
+        let error = state.has_member(&name).expect_err("a loop of links").to_string();
+        assert!(error.contains("p.member"), "{error}");
     }
 
     #[test]

@@ -3,29 +3,26 @@
 use std::rc::Rc;
 
 use hotset_cache::{Error, ErrorKind};
-use hotset_serve::{TlsAcceptor, TlsFiles};
+use hotset_serve::TlsAcceptor;
 
 use super::open::Plane;
 use crate::endpoint::{Endpoint, Socket};
 use crate::predecessor::bind_with_retries;
 
 impl Plane {
-    /// Begins to accept hosts on all `sockets`; on TCP with TLS, if there are files for it (who may use a unix socket
+    /// Begins to accept hosts on all `sockets`; on TCP with `tls`, if there is one (who may use a unix socket
     /// is decided by its permissions). Answers where it listens, with the ports that the kernel chose.
     pub(crate) async fn listen(
         self: Rc<Self>,
         sockets: Vec<Socket>,
-        tls: Option<TlsFiles>,
+        tls: Option<TlsAcceptor>,
     ) -> Result<Vec<Endpoint>, Error> {
         let invalid = |message: String| Error::new(ErrorKind::Invalid, message);
-        let acceptor =
-            tls.map(|files| TlsAcceptor::load(&files)).transpose().map_err(|error| invalid(error.to_string()))?;
-        *self.tls.borrow_mut() = acceptor.clone();
         let mut listening = Vec::new();
         for Socket { endpoint, inherited } in sockets {
             let tls = || match endpoint {
                 Endpoint::Unix(_) => None,
-                Endpoint::Tcp(_) => acceptor.clone(),
+                Endpoint::Tcp(_) => tls.clone(),
             };
             let bind = || match &endpoint {
                 Endpoint::Unix(path) => self.nbd.listen_unix(path, tls()),
@@ -40,15 +37,6 @@ impl Plane {
             listening.push(address.parse().map_err(invalid)?);
         }
         Ok(listening)
-    }
-
-    /// Hosts that connect from now on are met with these certificates. If they cannot be used, or there was no TLS at the start,
-    /// nothing changes.
-    pub(crate) async fn reload_tls(self: Rc<Self>, files: TlsFiles) -> Result<(), Error> {
-        let acceptor = self.tls.borrow().clone();
-        let invalid = |message: String| Error::new(ErrorKind::Invalid, message);
-        let acceptor = acceptor.ok_or_else(|| invalid("there was no TLS for hosts at the start".to_owned()))?;
-        acceptor.reload(&files).map_err(|error| invalid(error.to_string()))
     }
 
     /// Hosts that ask for one of these volumes wait until it is exported, or expected no more.

@@ -11,15 +11,13 @@ use hotset_cache::config::{PAGE, PoolName, VolumeName};
 use hotset_cache::{
     Error, ErrorKind, LatencyCounters, MemoryCache, MemoryCacheStatus, Pool, PoolStatus, Volume, VolumeStatus,
 };
-use hotset_serve::{ConnectionStatus, Door, Exports, ServerCounters, ServerSettings, TlsAcceptor, nbd};
+use hotset_serve::{ConnectionStatus, Door, Exports, ServerCounters, ServerSettings, nbd};
 
 /// What lives on one thread.
 pub(crate) struct Plane {
     pub(super) env: HostEnv,
     pub(super) exports: Exports,
     pub(super) nbd: nbd::Server,
-    /// With which hosts are met, if with TLS.
-    pub(super) tls: RefCell<Option<TlsAcceptor>>,
     pub(super) pools: RefCell<BTreeMap<PoolName, Pool<HostEnv>>>,
     pub(super) volumes: RefCell<BTreeMap<VolumeName, Volume<HostEnv>>>,
     /// Volumes that are on their way to another thread, as they were.
@@ -77,7 +75,6 @@ impl Plane {
             env,
             nbd: nbd::Server::new(exports.clone()),
             exports,
-            tls: RefCell::default(),
             pools: RefCell::default(),
             volumes: RefCell::default(),
             moving: RefCell::default(),

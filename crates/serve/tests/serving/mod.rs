@@ -106,7 +106,7 @@ impl Serving {
                 }
                 server.listen_unix(&socket, None).expect("the socket can be made");
                 let tcp = listen_tcp(&server, None);
-                let tls = tls.map(|files| listen_tcp(&server, Some(TlsAcceptor::load(&files).expect("good files"))));
+                let tls = tls.map(|files| listen_tcp(&server, Some(TlsAcceptor::of(&files).expect("good files"))));
                 let (done, ended) = Promise::new();
                 DONE.set(Some(done));
                 EXPORTS.set(Some(exports));

@@ -9,6 +9,8 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
+use crate::given_file;
+
 /// How administrators elsewhere are met. A handle: cloning it is cheap.
 #[derive(Clone)]
 pub(crate) struct ApiTls {
@@ -43,18 +45,18 @@ impl ApiTls {
     }
 }
 
-/// Reads the certificate chain and the key. Clients show no certificate: they have tokens.
+/// Reads the certificate chain and the key; blocks, for a limited time. Clients show no certificate: they have tokens.
 ///
 /// # Errors
 /// A message that names the file.
 fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, String> {
-    let chain = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unusable(certificate, &error))?;
+    let read = |path: &Path| given_file::read(path).map_err(|error| unusable(path, &error));
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(certificate)?).collect();
+    let chain = chain.map_err(|error| unusable(certificate, &error))?;
     if chain.is_empty() {
         return Err(unusable(certificate, &"it contains no certificate"));
     }
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+    let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| unusable(key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -23,10 +23,12 @@ impl AwaitedSsds {
     /// Of the SSDs that left a pool which is not open, those that it has use for: they are opened with it although they failed.
     pub(super) async fn awaited_by(&self, record: &PoolRecord) -> BTreeSet<String> {
         let Ok(name) = pool_name(&record.name) else { return BTreeSet::new() };
-        let member = self.records.state.member(&name);
-        if record.left.iter().all(|left| left.failed.is_none()) || !member.exists() {
+        // What cannot be looked at fails where it is read.
+        let has_member = self.records.state.has_member(&name).unwrap_or(true);
+        if record.left.iter().all(|left| left.failed.is_none()) || !has_member {
             return BTreeSet::new();
         }
+        let member = self.records.state.member(&name);
         match self.records.plane.first().call(move |plane| plane.ssds_awaited_by(member)).await {
             Ok(ssds) => ssds.into_iter().map(uuid).collect(),
             Err(error) => {

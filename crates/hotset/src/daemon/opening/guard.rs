@@ -50,11 +50,7 @@ impl Guard {
         let Some(path) = self.records.config.udev_rules.clone() else { return };
         let shown = path.display().to_string();
         let guarded: Vec<Guarded> = guarded.into_iter().collect();
-        let written = blocking(move || {
-            let before = std::fs::read_to_string(&path).unwrap_or_default();
-            udev::write(&path, &udev::rules(&guarded, &before))
-        });
-        let written = match written.await {
+        let written = match blocking(move || udev::guard(&path, guarded)).await {
             Ok(written) => written.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };

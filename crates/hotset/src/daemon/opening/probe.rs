@@ -97,7 +97,9 @@ pub(crate) struct BackingFound {
 pub(super) fn backing_found(spelling: &str) -> Option<BackingFound> {
     let path = Path::new(backing_path(spelling));
     let id = hotset_block::identify(path).ok()?.id;
-    let size_bytes = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0))).ok()?;
+    // Nobody may ever write to a pipe.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let size_bytes = file.and_then(|mut file| file.seek(SeekFrom::End(0))).ok()?;
     Some(BackingFound { id, size_bytes, better_path: better_path(path) })
 }
 
@@ -131,7 +133,7 @@ pub(super) fn backing_path(spelling: &str) -> &str {
 /// Refuses a backing device that is one of our SSDs: its content is cache, not data.
 pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
     let path = backing_path(spelling);
-    if spelling.starts_with("emulated:") && !Path::new(path).exists() {
+    if spelling.starts_with("emulated:") && Path::new(path).try_exists().is_ok_and(|there| !there) {
         return Ok(());
     }
     let metadata = metadata(path, "backing device")?;

@@ -24,6 +24,7 @@ use super::serve::Serving;
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::{pool_name, uuid};
 use crate::daemon::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
+use crate::given_file;
 use crate::plane::Opened;
 use crate::running_time::Countdown;
 use crate::words;
@@ -380,7 +381,7 @@ impl Opening {
         paths: Vec<String>,
         missing: Missing,
     ) -> Result<(), ApiError> {
-        if !self.records.state.member(name).exists() {
+        if !self.records.state.has_member(name).map_err(|error| self.records.state_failed(&error))? {
             tracing::warn!(pool = %name, "the state directory has no copy of this pool: it opens cold");
             self.records.state.reset_member(name).map_err(|error| self.records.state_failed(&error))?;
         }
@@ -390,7 +391,7 @@ impl Opening {
             Ok(status) => opened.status = status,
             Err(error) => tracing::warn!(pool = %name, "which of its SSDs failed before is not shown: {error}"),
         }
-        self.note_absent(record, &opened.status);
+        self.note_absent(record, &opened.status).await;
         self.open_volumes_of(name, opened).await;
         Ok(())
     }
@@ -434,7 +435,7 @@ impl Opening {
     }
 
     /// Remembers SSDs that are not in the pool any more, and tells of those that are there again.
-    fn note_absent(&self, record: &PoolRecord, status: &PoolStatus) {
+    async fn note_absent(&self, record: &PoolRecord, status: &PoolStatus) {
         let online = |ssd: &SsdRecord| status.ssds.iter().any(|own| own.online && uuid(own.uuid) == ssd.uuid);
         let mut notes = Vec::new();
         let mut left = Vec::new();
@@ -454,7 +455,7 @@ impl Opening {
             );
         }
         for gone in record.left.iter().filter(|left| !online(&left.ssd)) {
-            if let Some(text) = said_of(gone) {
+            if let Some(text) = said_of(gone).await {
                 notes.push(Note { ssd: gone.ssd.uuid.clone(), text });
             }
             left.push(gone.clone());
@@ -613,12 +614,14 @@ fn fenced(pool: &str, why: &str) -> ApiError {
 }
 
 /// Of an SSD that had left its pool and is not in it at a start.
-fn said_of(left: &LeftRecord) -> Option<String> {
-    let path = &left.ssd.path;
+async fn said_of(left: &LeftRecord) -> Option<String> {
+    let path = left.ssd.path.clone();
     if left.failed.is_some() {
         return (!left.replaced).then(|| format!("SSD {path} failed before this start, and is not used"));
     }
-    Path::new(path).exists().then(|| {
+    let looked_at = path.clone();
+    let is_there = blocking(move || given_file::is_there(Path::new(&looked_at))).await;
+    matches!(is_there, Ok(Ok(true))).then(|| {
         format!(
             "SSD {path} is there again, but it had left the pool: nothing on it is believed, and it is not used; use it for a \
              pool with --force"

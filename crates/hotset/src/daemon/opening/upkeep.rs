@@ -11,6 +11,7 @@ use super::recognise::Backings;
 use super::records::Records;
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::pool_name;
+use crate::machine;
 
 /// How often what failed is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
@@ -68,10 +69,20 @@ impl Upkeep {
         if !self.records.register.subjects_of(ConditionKind::Backings).is_empty() {
             self.backings.save_backings();
         }
+        if !self.records.register.subjects_of(ConditionKind::DaemonId).is_empty() {
+            self.keep_number().await;
+        }
         if !self.records.register.subjects_of(ConditionKind::Guard).is_empty() {
             let _one_at_a_time = self.records.change.lock().await;
             self.guard.update_udev_rules().await;
         }
+    }
+
+    /// What this daemon is called from its next start on.
+    async fn keep_number(&self) {
+        let state = self.records.state.path().to_owned();
+        let Ok(kept) = blocking(move || machine::keep_number(&state)).await else { return };
+        self.records.register.follow(ConditionKind::DaemonId, &kept);
     }
 
     async fn write_outdated_pools(&self) {

@@ -280,6 +280,7 @@ fn raised(status: &Status) -> Raised {
         | ConditionKind::EndNotServed
         | ConditionKind::OtherBacking
         | ConditionKind::Backings
+        | ConditionKind::DaemonId
         | ConditionKind::Growth
         | ConditionKind::Conversion
         | ConditionKind::Spare
