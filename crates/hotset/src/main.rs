@@ -31,6 +31,7 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use clap::error::ContextValue;
 use clap::{CommandFactory, Parser};
 use clap_complete::CompleteEnv;
 use hotset_api::{ApiError, ApiErrorKind};
@@ -39,6 +40,7 @@ use utoipa::OpenApi;
 use args::{Arguments, ConfigVerb, Format, ImageVerb, Output, PoolVerb, TokenVerb, Verb, VolumeVerb};
 use client::{Address, Answers, Client, Credentials, Door};
 use endpoint::Endpoint;
+use escape::{escaped, escaped_lines};
 
 /// How long the daemon's last error may take to be written.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
@@ -48,10 +50,10 @@ fn main() -> ExitCode {
     CompleteEnv::with_factory(complete::command).complete();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(error),
     };
     if let Err(error) = check_format(&arguments) {
-        return usage(&error);
+        return usage(error);
     }
     let (output, _) = form(&arguments.output);
     // A health check that cannot be made has found a failure.
@@ -67,17 +69,50 @@ fn main() -> ExitCode {
 }
 
 /// Prints help, the version, or what is wrong with the command line; the latter as JSON if that was asked for.
-fn usage(error: &clap::Error) -> ExitCode {
-    let words: Vec<String> = std::env::args().collect();
+fn usage(error: clap::Error) -> ExitCode {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let error = shown(error);
     let json = words.windows(2).any(|pair| ["-o", "--output"].contains(&pair[0].as_str()) && pair[1] == "json")
         || words.iter().any(|word| word == "-ojson" || word == "--output=json");
     if json && error.use_stderr() {
         report(Output::Json, &ApiError::new(ApiErrorKind::Invalid, error.to_string()));
+    } else if error.use_stderr() && has_what_is_obeyed(&error) {
+        client::tell(error.render().to_string().trim_end());
     } else {
         // Nobody is left to tell that the terminal went away.
         let _ = error.print();
     }
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// What it quotes of the command line is in one line, and a terminal does nothing but show it.
+fn shown(mut error: clap::Error) -> clap::Error {
+    let quoted: Vec<_> = error.context().filter_map(|(kind, value)| Some((kind, escaped_quote(value)?))).collect();
+    for (kind, value) in quoted {
+        error.insert(kind, value);
+    }
+    error
+}
+
+/// `None`: it stays as it is.
+fn escaped_quote(value: &ContextValue) -> Option<ContextValue> {
+    if let ContextValue::String(text) = value {
+        return Some(ContextValue::String(escaped(text)));
+    }
+    if let ContextValue::Strings(texts) = value {
+        return Some(ContextValue::Strings(texts.iter().map(|text| escaped(text)).collect()));
+    }
+    // Tips, which have a style.
+    let ContextValue::StyledStrs(tips) = value else { return None };
+    let plain: Vec<String> = tips.iter().map(ToString::to_string).collect();
+    let all: Vec<String> = plain.iter().map(|tip| escaped(tip)).collect();
+    (all != plain).then(|| ContextValue::StyledStrs(all.into_iter().map(Into::into).collect()))
+}
+
+/// Also after [`shown`]: what refuses a value may quote it.
+fn has_what_is_obeyed(error: &clap::Error) -> bool {
+    let plain = error.render().to_string();
+    escaped_lines(&plain) != plain
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
@@ -137,7 +172,7 @@ fn form(format: &Format) -> (Output, Vec<String>) {
 fn check_format(arguments: &Arguments) -> Result<(), clap::Error> {
     match &arguments.output {
         Format::Columns(columns) if !prints_a_list(&arguments.verb) => {
-            let message = format!("-o {}: this verb prints no list: it is text or json", columns.join(","));
+            let message = format!("-o {}: this verb prints no list: it is text or json", escaped(&columns.join(",")));
             Err(Arguments::command().error(clap::error::ErrorKind::InvalidValue, message))
         }
         Format::Text | Format::Json | Format::Columns(_) => Ok(()),
@@ -239,4 +274,24 @@ fn last_words(output: Output, error: ApiError) {
         let _ = done.send(());
     });
     let _ = running_time::receive(&said, LAST_WORDS_LIMIT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves: S4
+    #[test]
+    fn a_wrong_command_line_is_shown_and_not_obeyed() {
+        for (words, shown_as) in [
+            (vec!["hotset", "stat\u{1b}[2Jus\nx"], "stat\\u{1b}[2Jus\\nx"),
+            (vec!["hotset", "status", "--che\u{9b}\nck"], "--che\\u{9b}\\nck"),
+            (vec!["hotset", "-o", "\u{202e}x\ny\u{7f}", "status"], "\\u{202e}"),
+        ] {
+            let error = shown(Arguments::try_parse_from(words).expect_err("it is wrong"));
+            let told = escaped_lines(&error.render().to_string());
+            assert!(told.contains(shown_as), "{told}");
+            assert!(!told.lines().any(|line| line.starts_with('x') || line.starts_with("ck")), "{told}");
+        }
+    }
 }

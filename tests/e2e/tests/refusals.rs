@@ -114,7 +114,8 @@ fn two_daemons_never_share_a_state_directory_an_ssd_or_a_backing_device() {
     // Another daemon with a copy of the state would find the SSD and the backing device taken.
     let other = Daemon::start();
     other.refuse(&format!("volume create w --backing {}", backing.display()), 1, "in use");
-    other.refuse(&format!("pool import --ssd {}", daemon.site.path("ssd0").display()), 1, "in use");
+    let said = other.refuse(&format!("pool import --ssd {}", daemon.site.path("ssd0").display()), 1, "in use");
+    assert!(!said.contains("--accept-missing"), "an SSD that somebody uses is not missing: {said}");
     daemon.assert_volume_pages(256);
 }
 

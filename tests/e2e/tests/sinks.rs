@@ -138,8 +138,12 @@ fn a_file_size_limit_is_an_error_and_no_end() {
 #[test]
 fn signals_that_are_not_for_the_daemon_do_nothing_and_quit_is_a_clean_stop() {
     let mut daemon = Daemon::start();
-    for signal in ["-HUP", "-PIPE", "-USR1", "-USR2", "-XFSZ"] {
+    // From ALRM on: VTALRM, PROF, XCPU, IO, PWR, STKFLT, the first and the last of real time.
+    for signal in
+        ["-HUP", "-PIPE", "-USR1", "-USR2", "-XFSZ", "-14", "-26", "-27", "-24", "-29", "-30", "-16", "-34", "-64"]
+    {
         tools::succeed("kill", &[signal, &daemon.pid().to_string()]);
+        daemon.ok("status");
     }
     daemon.ok("status");
     let stopped = daemon.stop_by("-QUIT");

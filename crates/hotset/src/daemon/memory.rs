@@ -9,6 +9,16 @@ use std::path::{Path, PathBuf};
 
 use crate::size::human;
 
+/// What the daemon takes beside what is given out here.
+const OWN_BYTES: u64 = 20 << 20;
+
+/// The least that it serves with: two of the longest requests, buffers for them, and itself.
+const LEAST_BYTES: u64 = OWN_BYTES + REQUESTS_BYTES_MIN + REGISTERED_BYTES_MIN + KEPT_BYTES_MIN;
+
+const REQUESTS_BYTES_MIN: u64 = 64 << 20;
+const REGISTERED_BYTES_MIN: u64 = 4 << 20;
+const KEPT_BYTES_MIN: u64 = 8 << 20;
+
 /// What a control group of version 1 says that has no limit, and everything near it.
 const NO_LIMIT: u64 = 1 << 60;
 
@@ -31,14 +41,34 @@ impl Memory {
         Ok(groups.into_iter().chain([machine]).min_by_key(|memory| memory.bytes).expect("there is a machine"))
     }
 
+    /// # Errors
+    /// It is too little: whatever the daemon did, a few hosts could make the kernel kill it.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.bytes >= LEAST_BYTES {
+            return Ok(());
+        }
+        let (has, needed) = (human(self.bytes), human(LEAST_BYTES));
+        Err(format!(
+            "memory: {} gives {has}, and requests of hosts need {needed} at least; raise that limit",
+            self.set_by
+        ))
+    }
+
     /// What the tables of all pools may take, unless the configuration says otherwise.
     pub(crate) fn for_tables(&self) -> u64 {
-        self.bytes / 4
+        (self.bytes / 4).min(self.beside_requests() / 4 * 3)
     }
 
     /// What pages in memory may take, unless the configuration says otherwise.
     pub(crate) fn for_memory_cache(&self) -> u64 {
-        (self.bytes / 16).min(4 << 30)
+        (self.bytes / 16).min(4 << 30).min(self.beside_requests() / 4)
+    }
+
+    /// What is left when hosts ask for as much as they may.
+    fn beside_requests(&self) -> u64 {
+        let buffers = self.for_requests() + self.for_registered_buffers() + self.for_kept_buffers();
+        let taken = u64::try_from(buffers).expect("memory is addressed with 64 bits") + OWN_BYTES;
+        self.bytes.saturating_sub(taken)
     }
 
     /// The most that pages in memory may take beside tables of `tables_bytes` bytes: half of what is left.
@@ -48,17 +78,17 @@ impl Memory {
 
     /// What the requests of hosts may take while they are under way.
     pub(crate) fn for_requests(&self) -> usize {
-        self.share_between(8, 64 << 20, 512 << 20)
+        self.share_between(8, REQUESTS_BYTES_MIN, 512 << 20)
     }
 
     /// Buffers that are kept at hand for the devices.
     pub(crate) fn for_registered_buffers(&self) -> usize {
-        self.share_between(32, 4 << 20, 64 << 20)
+        self.share_between(32, REGISTERED_BYTES_MIN, 64 << 20)
     }
 
     /// Buffers that are kept for reuse beside them.
     pub(crate) fn for_kept_buffers(&self) -> usize {
-        self.share_between(16, 8 << 20, 128 << 20)
+        self.share_between(16, KEPT_BYTES_MIN, 128 << 20)
     }
 
     /// What a connection may have in the kernel, in each direction.
@@ -276,6 +306,21 @@ mod tests {
             let files = [("proc/self/mountinfo", mounts.as_str()), ("proc/self/cgroup", group), limited];
             assert_eq!(limit(&files).bytes, GIB, "{root} {group}");
         }
+    }
+
+    // proves: F11
+    #[test]
+    fn what_a_small_limit_gives_out_fits_it_and_too_small_a_limit_is_named() {
+        let memory = |bytes| Memory { bytes, set_by: "the control group (memory.max)".to_owned() };
+        for mib in [96, 100, 112, 128, 150, 200, 256] {
+            let memory = memory(mib << 20);
+            assert_eq!(memory.check(), Ok(()), "{mib} MiB");
+            let buffers = memory.for_requests() + memory.for_registered_buffers() + memory.for_kept_buffers();
+            let all = memory.for_tables() + memory.for_memory_cache() + u64::try_from(buffers).unwrap() + OWN_BYTES;
+            assert!(all <= memory.bytes, "{mib} MiB: {all}");
+        }
+        let refused = memory(48 << 20).check().unwrap_err();
+        assert!(refused.contains("memory.max") && refused.contains("96 MiB"), "{refused}");
     }
 
     #[test]

@@ -90,6 +90,7 @@ const NOTIFY_LIMIT: Duration = Duration::from_secs(1);
 /// Runs until a signal ends it. An error is one message for people.
 pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCode, String> {
     let config = Config::load(arguments, api)?;
+    config.memory.check()?;
     // Before there are threads, which inherit it.
     let flusher = never_wait_for_writeback();
     let signals = Signals::start().map_err(|error| format!("signals: {error}"))?;

@@ -1,7 +1,7 @@
 //! Signals, on a thread of their own, so that one which asks for the end is heeded whatever the control plane does.
 //!
-//! TERM, INT and QUIT stop; HUP reads certificates, the log filter and names anew. PIPE, USR1, USR2 and XFSZ, which would
-//! end a process, do nothing: what they are about is an error of a system call.
+//! TERM, INT and QUIT stop; HUP reads certificates, the log filter and names anew. Every other one that would end a
+//! process, and is none of its own faults, does nothing: what it is about is an error of a system call, or not ours.
 
 use std::io;
 use std::pin::Pin;
@@ -20,6 +20,21 @@ const END_LIMIT: Duration = Duration::from_secs(35);
 
 /// The same after a second signal.
 const SECOND_END_LIMIT: Duration = Duration::from_secs(2);
+
+/// Beside those of real time.
+const NOT_FOR_US: [i32; 11] = [
+    libc::SIGPIPE,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGXFSZ,
+    libc::SIGXCPU,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+];
 
 /// What the control plane knows of signals. Each of its parts may have one of its own.
 #[derive(Clone)]
@@ -88,10 +103,9 @@ struct Handlers {
 impl Handlers {
     fn install() -> io::Result<Self> {
         // A handler that was once installed stays.
-        for kind in [SignalKind::pipe(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
-            drop(signal(kind)?);
+        for number in NOT_FOR_US.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()) {
+            drop(signal(SignalKind::from_raw(number))?);
         }
-        drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

@@ -5,6 +5,7 @@ use hotset_api::{ApiError, Pool, PoolList, Volume, VolumeList};
 use super::super::http::Client;
 use super::super::print::{print, write_out};
 use crate::args::Output;
+use crate::escape::escaped_json;
 use crate::spelled;
 use crate::words;
 
@@ -59,7 +60,23 @@ fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     format!("[{}]", texts.map(quoted).collect::<Vec<_>>().join(", "))
 }
 
-/// As TOML quotes any text.
+/// As TOML quotes any text: a string of JSON is one of TOML, also where characters are escaped that a terminal would obey.
 fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
+    escaped_json(&serde_json::Value::from(text).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::escape::escaped_lines;
+
+    // proves: O2
+    #[test]
+    fn any_path_is_exported_as_what_it_is_and_obeyed_by_no_terminal() {
+        let paths = ["/dev/sda", "a\"b\\c'd", "i\u{202e}m\u{9b}g\u{7f}\u{1b}[2J\n\t\u{0}", "é 表 \u{1f600}"];
+        let text = table("volume", "v", &[("ssds", list(paths.into_iter()))]);
+        assert_eq!(escaped_lines(&text), text);
+        let read: toml::Table = toml::from_str(&text).unwrap();
+        assert_eq!(read["volume"]["v"]["ssds"], toml::Value::from(paths.to_vec()));
+    }
 }
