@@ -192,14 +192,15 @@ impl Opening {
             }
         }
         let search = self.search(&record).await;
-        self.try_open(&record.name, search, Missing::Leave).await;
         let waits = match record.kind {
-            // Its copy in the state directory may be one that can be used in a while.
+            // Its copy in the state directory may be one that can be used in a while, or is made anew when its volumes are served
+            // without the pool.
             RecordedKind::Read => {
                 pool_name(&record.name).is_ok_and(|name| self.records.state.check_member(&name).is_err())
             }
             RecordedKind::ReadWrite => true,
         };
+        self.try_open(&record.name, search, Missing::Leave).await;
         if waits {
             let this = Arc::clone(self);
             tokio::spawn(async move { this.wait_on(record).await });
