@@ -580,7 +580,8 @@ impl StateDirectory {
     /// # Errors
     /// It is not known: nothing may take its place.
     pub(crate) fn has_member(&self, name: &PoolName) -> io::Result<bool> {
-        let found = self.member(name).try_exists();
+        let path = self.member(name);
+        let found = self.answering.within(move || path.try_exists());
         found.map_err(|error| io::Error::new(error.kind(), format!("{POOLS}/{name}.member: {error}")))
     }
 
