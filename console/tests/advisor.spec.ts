@@ -35,7 +35,7 @@ test("a volume's curve has its present size marked, a size is recommended, and o
   await page.screenshot({ path: shot("advisor.png"), fullPage: true });
 
   await page.getByRole("radio", { name: "1 day" }).check();
-  await page.getByLabel("Volume").selectOption("archive");
+  await page.getByLabel("Volume", { exact: true }).selectOption("archive");
   await expect(page.getByText("Nothing was accessed in this time.")).toBeVisible();
 });
 
