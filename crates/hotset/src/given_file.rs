@@ -1,5 +1,5 @@
-//! How a file is read that is not the daemon's own (the configuration, certificates and keys, udev rules): the one way for all
-//! of them.
+//! How a file is read that is not the daemon's own (the configuration, certificates and keys, udev rules), and how the state
+//! directory is asked, which may lie on a disk that hangs: the one way for all of them.
 //!
 //! It is an ordinary file of bounded size, or an error that says so; and who keeps it has a limited time to answer. A pipe that
 //! nobody writes to and a file server that is away hold up nobody for longer. What does not answer has one thread at a time.

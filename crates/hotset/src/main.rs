@@ -1,6 +1,5 @@
 //! The one binary: `hotset serve` is the daemon, the other verbs talk to it through its API.
 
-mod answering;
 mod args;
 mod client;
 mod complete;

@@ -295,7 +295,7 @@ fn what_lies_in_the_place_of_the_daemons_number_or_of_a_pools_copy_is_told() {
     fs::remove_file(&member).expect("it is there");
     std::os::unix::fs::symlink(&member, &member).expect("a link can be made");
     daemon.launch();
-    eventually("it is told", TIMEOUT, || daemon.ok("events").contains("p.member"));
+    eventually("it is told", TIMEOUT, || daemon.log().contains("pools/p.member: Too many levels"));
     eventually("it is open", TIMEOUT, || daemon.json("pool show p")["state"] == "online");
     assert!(!daemon.log().contains("it opens cold"), "{}", daemon.log());
 }

@@ -20,9 +20,9 @@ use crate::guest_disk::{Disk, Power};
 /// The disks by serial number, and their sizes in MiB. Small SSDs: rows fill, are moved and freed.
 const DISKS: [(&str, u64); 6] = [("ssd0", 48), ("ssd1", 56), ("pages", 24), ("ext4", 128), ("xfs", 64), ("state", 32)];
 /// How long a machine may run that does what most of them do.
-const LIMIT_S: u64 = 120;
+const LIMIT_S: u64 = 300;
 /// A machine that says nothing of what is waited for within this time has failed.
-const TIMEOUT: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The machine's parts, and what outlives it.
 pub(crate) struct Lab {

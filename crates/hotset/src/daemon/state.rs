@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::conversion::Conversion;
 use super::register::HostErrors;
 use super::smart::Ledger;
-use crate::answering::Answering;
+use crate::given_file;
 use crate::paths::{EVENTS, POOLS, files_of_pools};
 use crate::predecessor::{lock_with_retries, wait_for_files};
 use crate::state_file::{self, remove_if_there};
@@ -295,7 +295,6 @@ pub(crate) struct StateDirectory {
     path: PathBuf,
     /// Records that could not be read, nor be set aside.
     in_the_way: Mutex<BTreeSet<&'static str>>,
-    answering: Answering,
     /// Holds the lock as long as it is open.
     _lock: File,
 }
@@ -310,7 +309,7 @@ impl StateDirectory {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(path.join(POOLS)).map_err(context)?;
         let lock = lock(path)?;
-        Ok(Self { path: path.to_owned(), in_the_way: Mutex::default(), answering: Answering::default(), _lock: lock })
+        Ok(Self { path: path.to_owned(), in_the_way: Mutex::default(), _lock: lock })
     }
 
     /// Waits a moment for the files that a daemon which was just killed may still hold.
@@ -350,7 +349,7 @@ impl StateDirectory {
     /// Whether there is one; where that cannot be said, there may be.
     pub(crate) fn has_record_of(&self, name: &PoolName) -> bool {
         let path = self.path.join(POOLS).join(format!("{name}.json"));
-        self.answering.within(move || Ok(path.exists())).unwrap_or(true)
+        self.within(move || Ok(path.exists())).unwrap_or(true)
     }
 
     pub(crate) fn write_pool(&self, record: &PoolRecord) -> io::Result<()> {
@@ -361,7 +360,7 @@ impl StateDirectory {
     pub(crate) fn remove_pool(&self, name: &PoolName) -> io::Result<()> {
         let (pools, member) = (self.path.join(POOLS), self.member(name));
         let record = pools.join(format!("{name}.json"));
-        self.answering.within(move || {
+        self.within(move || {
             remove_if_there(&record)?;
             remove_if_there(&member)?;
             File::open(&pools)?.sync_all()
@@ -382,7 +381,7 @@ impl StateDirectory {
     pub(crate) fn remove_conversion(&self, pool: &str) -> io::Result<()> {
         let pools = self.path.join(POOLS);
         let record = pools.join(format!("{pool}.convert"));
-        self.answering.within(move || {
+        self.within(move || {
             remove_if_there(&record)?;
             File::open(&pools)?.sync_all()
         })
@@ -497,6 +496,11 @@ impl StateDirectory {
         self.write_in(name, VERSION_OF_READ_POOLS, content)
     }
 
+    /// Does something in the directory, on a thread apart: its file system may hang, and is waited for once then.
+    fn within<T: Send + 'static>(&self, work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+        given_file::answered(&self.path, move |_| work())
+    }
+
     fn write_in<T: Serialize>(&self, name: &str, version: u32, content: &T) -> io::Result<()> {
         self.write_record(self.path.clone(), name.to_owned(), version, content)
     }
@@ -509,16 +513,16 @@ impl StateDirectory {
         content: &T,
     ) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(&Versioned { version, content })?;
-        self.answering.within(move || state_file::replace(&directory, &name, &text))
+        self.within(move || state_file::replace(&directory, &name, &text))
     }
 
     fn set_aside(&self, path: PathBuf) -> io::Result<PathBuf> {
-        self.answering.within(move || state_file::set_aside(&path))
+        self.within(move || state_file::set_aside(&path))
     }
 
     fn files_of_pools(&self, extension: &'static str) -> io::Result<Vec<PathBuf>> {
         let directory = self.path.clone();
-        self.answering.within(move || files_of_pools(&directory, extension))
+        self.within(move || files_of_pools(&directory, extension))
     }
 
     fn read_record<T: DeserializeOwned>(&self, path: &Path) -> Result<T, String> {
@@ -532,7 +536,7 @@ impl StateDirectory {
 
     fn read_if_any<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, String> {
         let there = path.to_owned();
-        record_in(path, self.answering.within(move || state_file::read(&there)))
+        record_in(path, self.within(move || state_file::read(&there)))
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
@@ -543,7 +547,7 @@ impl StateDirectory {
     /// Records that were begun anew, as long as what could not be read is still there; and what is not known for that.
     pub(crate) fn begun_anew(&self) -> io::Result<Vec<String>> {
         let directory = self.path.clone();
-        let there = self.answering.within(move || {
+        let there = self.within(move || {
             let names = fs::read_dir(&directory)?.map(|entry| entry.map(|entry| entry.file_name()));
             names.collect::<io::Result<Vec<_>>>()
         })?;
@@ -561,7 +565,7 @@ impl StateDirectory {
     /// Fails where a record of some size could not be written now. Leaves nothing behind.
     pub(crate) fn try_to_write(&self) -> io::Result<()> {
         let path = self.path.join("probe");
-        self.answering.within(move || {
+        self.within(move || {
             remove_if_there(&path)?;
             let mut file = state_file::open(&path, OpenOptions::new().write(true).create_new(true))?;
             let written = file.write_all(&[0; PROBE_BYTES]);
@@ -581,14 +585,14 @@ impl StateDirectory {
     /// It is not known: nothing may take its place.
     pub(crate) fn has_member(&self, name: &PoolName) -> io::Result<bool> {
         let path = self.member(name);
-        let found = self.answering.within(move || path.try_exists());
+        let found = self.within(move || path.try_exists());
         found.map_err(|error| io::Error::new(error.kind(), format!("{POOLS}/{name}.member: {error}")))
     }
 
     /// Fails if the state directory's copy of a pool is no file that can be written; one that is not there can be made.
     pub(crate) fn check_member(&self, name: &PoolName) -> io::Result<()> {
         let path = self.member(name);
-        match self.answering.within(move || state_file::open(&path, OpenOptions::new().read(true).write(true))) {
+        match self.within(move || state_file::open(&path, OpenOptions::new().read(true).write(true))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Ok(_) | Err(_) => Ok(()),
         }
@@ -597,7 +601,7 @@ impl StateDirectory {
     /// Makes the member file anew, knowing nothing: what the pool's SSDs hold is not believed at its next open.
     pub(crate) fn reset_member(&self, name: &PoolName) -> io::Result<()> {
         let path = self.member(name);
-        self.answering.within(move || {
+        self.within(move || {
             remove_if_there(&path)?;
             hotset_block::create_image(&path, STATE_BYTES, &mut |_| ())
         })

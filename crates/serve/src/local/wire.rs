@@ -243,7 +243,7 @@ mod tests {
         let bytes = Message::to_driver(0x21, Command::Connect, &request).into_bytes();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let expected = [
-            "6c00000021000500",
+            "6400000021000500",
             "0000000000000000",
             "01010000",         // headers
             "0800010003000000", // index

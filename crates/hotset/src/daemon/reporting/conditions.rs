@@ -70,7 +70,7 @@ pub(crate) fn pool(facts: PoolFacts<'_>) -> Condition<PoolState, Health> {
     }
     if facts.ssds_online == 0 {
         let action = match kind {
-            PoolKind::Read | PoolKind::ReadWrite if facts.ssds_returnable > 0 => {
+            PoolKind::ReadWrite if facts.ssds_returnable > 0 => {
                 "see to its SSDs: that they are connected, answer and can be written; all goes on by itself then"
                     .to_owned()
             }
