@@ -35,6 +35,7 @@ pub mod state {
 }
 
 pub use attachments::evidence::BackingEvidence;
+pub use clean::SlotCopy;
 pub use date::date_and_time;
 pub use error::{Error, ErrorKind, Remedy};
 pub use format::layout::STATE_BYTES;
@@ -51,7 +52,7 @@ pub use status::{
 };
 pub use volume::cleaner::Drained;
 pub use volume::clear::Cleared;
-pub use volume::explain::{Explanation, FillState, InPool, LogCopy, SlotCopy};
+pub use volume::explain::{Explanation, FillState, InPool, LogCopy};
 pub use volume::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
 pub use volume::missed::Missed;
 pub use volume::recorder::{Recorded, RecordedRequest};

@@ -1,5 +1,6 @@
 //! The one binary: `hotset serve` is the daemon, the other verbs talk to it through its API.
 
+mod advice;
 mod args;
 mod client;
 mod complete;

@@ -34,6 +34,11 @@ impl fmt::Display for Size {
     }
 }
 
+/// A part of one, in percent.
+pub(crate) fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
 /// `bytes` with three significant digits or more: `512 B`, `1.50 MiB`, `930 GiB`.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -9,8 +9,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::running_time::Tries;
 use crate::{given_file, state_file};
 
 /// Where rules are written by default: udev reads this folder (udev(7)). The name sorts after `63-md-raid-arrays.rules`,
@@ -24,9 +25,6 @@ const IDENTITIES: [&str; 7] = ["DM_UUID", "MD_UUID", "ID_WWN", "ID_SERIAL", LOOP
 const PACKAGED_RULES: &str = "61-hotset.rules";
 const RULES_FOLDERS: [&str; 3] = ["/etc/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
 const LOCAL_PROPERTY: &str = "HOTSET_LOCAL";
-
-/// How often udev's database is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Not of udev: the file of a loop device, which sysfs tells.
 const LOOP_FILE: &str = "the file of a loop device";
@@ -168,11 +166,9 @@ pub(crate) fn wait_for_local_devices(devices: &[u64], limit: Duration) {
     if !Path::new("/run/udev/control").exists() || !RULES_FOLDERS.iter().any(is_ours) {
         return;
     }
-    let began = Instant::now();
+    let mut tries = Tries::within(limit);
     let is_known = |device: &u64| properties(*device).contains_key(LOCAL_PROPERTY);
-    while !devices.iter().all(is_known) && began.elapsed() < limit {
-        std::thread::sleep(LOOK_INTERVAL);
-    }
+    while !devices.iter().all(is_known) && tries.pause_again() {}
 }
 
 fn owned((name, value): (&str, &str)) -> (String, String) {

@@ -23,7 +23,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let cached = daemon.create_volume("cached", &backing.to_string_lossy())?;
     let uncached = daemon.create_volume("uncached", &raw.to_string_lossy())?;
     daemon.enable_cache("cached", "hits")?;
-    fill(bench, &daemon, &cached)?;
+    fill(bench, &daemon, "hits", &cached, 1 << 30)?;
     let qemu = QemuNbd::start(bench, &raw)?;
     let before = daemon.counters("cached")?;
 
@@ -70,16 +70,16 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Reads until all of the volume is in the cache.
-fn fill(bench: &Bench, daemon: &Daemon, cached: &Export) -> Result<()> {
-    daemon.set_fetch_rate("hits", "high")?;
-    daemon.verb(&["volume", "set", "cached", "read-cutoff=off"])?;
+/// Reads until all of a volume of so many bytes is in the cache of its pool, which fills it as fast as it can from then on.
+pub(super) fn fill(bench: &Bench, daemon: &Daemon, pool: &str, volume: &Export, bytes: u32) -> Result<()> {
+    daemon.set_fetch_rate(pool, "high")?;
+    daemon.verb(&["volume", "set", &volume.name, "read-cutoff=off"])?;
     for _ in 0..FILLS_MAX {
-        batching(&bench.release, cached, Load::sequential_1m(FILL_SECONDS, VOLUME_BYTES))?;
+        batching(&bench.release, volume, Load::sequential_1m(FILL_SECONDS, u64::from(bytes)))?;
         // Exact: both are whole numbers far below 2^53.
-        if daemon.counters("cached")?.cached_bytes.total_cmp(&f64::from(1_u32 << 30)).is_ge() {
+        if daemon.counters(&volume.name)?.cached_bytes.total_cmp(&f64::from(bytes)).is_ge() {
             return Ok(());
         }
     }
-    bail!("the volume is not in the cache after {} s of reading it", FILLS_MAX * FILL_SECONDS)
+    bail!("volume {} is not in the cache after {} s of reading it", volume.name, FILLS_MAX * FILL_SECONDS)
 }

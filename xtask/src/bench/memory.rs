@@ -1,11 +1,14 @@
 //! Reads that the memory cache answers (requirement M4), and streams that are read ahead into it.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Result, bail};
 
 use super::Bench;
 use super::clients::{Export, Load, Pattern, batching, fio_file, fio_nbd};
 use super::daemon::{Daemon, QemuNbd};
 use super::figure::Figure;
+use super::hits::fill;
 use super::rounds::{Rounds, iops, mb_per_second, median_us};
 
 /// What is read fits in memory as a whole.
@@ -14,7 +17,7 @@ const HOT_BYTES: u64 = 256 << 20;
 const SMALL_MEMORY: &str = "64M";
 const SSD_BYTES: u64 = 1 << 30;
 const ARRAY_BYTES: u64 = 1 << 30;
-/// Each page is read twice before it is in memory; and as often as this all of them may have to be read.
+/// Each page is read twice before it is in memory; so often some seconds of random reads may be needed for all of them.
 const WARMINGS_MAX: u64 = 8;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
@@ -77,7 +80,7 @@ fn streams(bench: &Bench) -> Result<Figure> {
     let stores = ["ahead", "plain"].map(|name| bench.scratch.store_in_memory(&format!("{name}-array"), ARRAY_BYTES));
     let [ahead_store, plain_store] = stores;
     let (ahead_store, plain_store) = (ahead_store?, plain_store?);
-    let array = |store: &std::path::Path| format!("emulated:preset=b1,size=1G,file={}", store.display());
+    let array = |store: &Path| format!("emulated:preset=b1,size=1G,file={}", store.display());
     let ahead = daemon.create_volume("ahead", &array(&ahead_store))?;
     let plain = daemon.create_volume("plain", &array(&plain_store))?;
     daemon.verb(&["volume", "set", "plain", "read-ahead=off"])?;
@@ -98,23 +101,15 @@ fn streams(bench: &Bench) -> Result<Figure> {
 }
 
 /// Two volumes that are on the SSD as a whole; the first has pages in memory, too.
-fn cached_twice(bench: &Bench, name: &str, memory: &str) -> Result<(Daemon, std::path::PathBuf, [Export; 2])> {
+fn cached_twice(bench: &Bench, name: &str, memory: &str) -> Result<(Daemon, PathBuf, [Export; 2])> {
     let daemon = Daemon::start_with(bench, name, &["--memory-cache", memory])?;
     let ssd = daemon.create_pool(bench, name, SSD_BYTES, &["--populate-on-read", "1"])?;
-    daemon.set_fetch_rate(name, "high")?;
     let volume = |volume: &str| -> Result<Export> {
         let backing = bench.scratch.written_file(&format!("{name}-{volume}"), HOT_BYTES)?;
         let export = daemon.create_volume(volume, &backing.to_string_lossy())?;
         daemon.enable_cache(volume, name)?;
-        daemon.verb(&["volume", "set", volume, "read-cutoff=off"])?;
-        for _ in 0..WARMINGS_MAX {
-            batching(&bench.release, &export, Load::sequential_1m(bench.seconds, HOT_BYTES))?;
-            // Exact: both are whole numbers far below 2^53.
-            if daemon.counters(volume)?.cached_bytes.total_cmp(&f64::from(256_u32 << 20)).is_ge() {
-                return Ok(export);
-            }
-        }
-        bail!("{volume} is not in the cache after it was read {WARMINGS_MAX} times")
+        fill(bench, &daemon, name, &export, 256 << 20)?;
+        Ok(export)
     };
     let exports = [volume("with")?, volume("without")?];
     daemon.verb(&["volume", "set", "without", "memory-cache=off"])?;

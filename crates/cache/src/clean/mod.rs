@@ -94,14 +94,16 @@ pub(crate) enum BlockLookup {
 }
 
 /// The slot of a block.
-pub(crate) struct SlotPlace {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotCopy {
     /// The path of its SSD.
-    pub(crate) ssd: String,
-    /// Its number there.
-    pub(crate) slot: u32,
-    /// It has the page that was asked about, and can be read.
-    pub(crate) has_page: bool,
-    pub(crate) published: bool,
+    pub ssd: String,
+    /// Its number on that SSD.
+    pub slot: u32,
+    /// It has the page that was asked about, and can be read now.
+    pub has_page: bool,
+    /// It is believed after a crash, too.
+    pub published: bool,
 }
 
 /// What a read that missed was counted as.
@@ -307,11 +309,11 @@ impl<E: Env> Clean<E> {
     }
 
     /// Which slot the block has, and whether that has this page of it.
-    pub(crate) fn place_of(&self, key: BlockKey, page: u32) -> Option<SlotPlace> {
+    pub(crate) fn place_of(&self, key: BlockKey, page: u32) -> Option<SlotCopy> {
         let slots = self.slots.borrow();
         let slot = slots.find(key)?;
         let ssd = self.ssds.of(slot);
-        Some(SlotPlace {
+        Some(SlotCopy {
             ssd: ssd.path.clone(),
             slot: ssd.local(slot),
             has_page: slots.run(slot, page, 1).0 && self.is_readable(slot),

@@ -19,7 +19,7 @@ const DEPTH_MAX: u64 = 8;
 /// A piece is about so many pages, less in a small memory cache: requests of a host that are shorter come in whole numbers.
 const PIECE_PAGES: u64 = 256;
 /// Longer requests keep the disks busy by themselves.
-pub(super) const REQUEST_PAGES_MAX: u64 = 1024;
+const REQUEST_PAGES_MAX: u64 = 1024;
 /// Where a piece begins so close behind a request, its stream is being read ahead already.
 const NEAR_PAGES: u64 = 2 * DEPTH_MAX * PIECE_PAGES;
 

@@ -4,7 +4,7 @@ use hotset_block::Env;
 
 use crate::address::{BlockKey, VolumeIndex};
 use crate::clean::slots::Standing;
-use crate::clean::{BlockCounts, SlotPlace};
+use crate::clean::{BlockCounts, SlotCopy};
 use crate::config::PAGE;
 use crate::log::Log;
 use crate::log::overlay::Content;
@@ -63,18 +63,6 @@ pub struct LogCopy {
     pub unavailable: bool,
 }
 
-/// The slot of a block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlotCopy {
-    pub ssd: String,
-    /// Its number on that SSD.
-    pub slot: u32,
-    /// It has the page, and can be read now.
-    pub has_page: bool,
-    /// It is believed after a crash, too.
-    pub published: bool,
-}
-
 /// Whether a block is about to be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FillState {
@@ -105,12 +93,11 @@ impl<E: Env> PoolInner<E> {
         let key = BlockKey { volume, block };
         let BlockCounts { reads, writes } = self.clean.counts_of(key);
         let settings = self.settings.get();
-        let slot_copy = |SlotPlace { ssd, slot, has_page, published }| SlotCopy { ssd, slot, has_page, published };
         let fills = self.clean.fills();
         InPool {
             block: block.0,
             in_log: self.log.as_ref().and_then(|log| self.explain_log(log, volume, page)),
-            in_slot: self.clean.place_of(key, self.blocks.within(&pages).start).map(slot_copy),
+            in_slot: self.clean.place_of(key, self.blocks.within(&pages).start),
             reads_counted: reads,
             writes_counted: writes,
             populate_on_read: settings.populate_on_read,

@@ -106,16 +106,12 @@ impl<E: Env> VolumeInner<E> {
     pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
         let attached = self.place().inspect_err(|_| self.stats.count_missed(Missed::Degraded))?;
         let pages = pages_of(range);
-        let (in_memory, reads_ahead) = (self.memory.concerns(&pages), self.memory.reads_ahead());
+        let in_memory = self.memory.concerns(&pages);
         let cutoff = self.spec.borrow().settings.read_cutoff_bytes;
         let is_of_stream = self.streams_past(range, &self.read_streams, cutoff);
         self.tap.note(&pages, Direction::Read, if is_of_stream { Passage::Past } else { Passage::Counted });
-        if attached.is_none() && !in_memory && !reads_ahead {
-            self.missed(&pages, Missed::Off);
-            return self.read_backing(range, destination).await;
-        }
         if is_of_stream
-            && reads_ahead
+            && self.memory.reads_ahead()
             && let Some(buf) = Box::pin(self.read_ahead_of(range)).await
         {
             add(&self.stats.bypassed_reads, u64::from(attached.is_some()));

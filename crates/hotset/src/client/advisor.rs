@@ -9,9 +9,8 @@ use super::drawing::{Drawn, Marks, drawing};
 use super::http::Client;
 use super::print::print;
 use super::table::{Table, facts};
-use super::volume::percent;
 use crate::args::{AdviseArguments, Output, WhatIfArguments};
-use crate::size::{Size, grouped, human, whole_bytes};
+use crate::size::{Size, grouped, human, percent, whole_bytes};
 use crate::words;
 
 /// Sizes that are tried if none is given: each twice the one before.

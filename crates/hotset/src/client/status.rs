@@ -11,7 +11,7 @@ use super::print::print;
 use super::table::{Table, facts, notes};
 use super::{memory_cache, scrub, volume};
 use crate::args::{Output, StatusArguments};
-use crate::size::{grouped, human};
+use crate::size::{grouped, human, percent};
 use crate::words;
 use hotset_cache::config::PoolName;
 use hotset_cache::date_and_time;
@@ -275,7 +275,7 @@ fn volumes_of(volumes: &[&Volume], pool: Option<&Pool>) -> String {
             human(volume.size_bytes),
             human(volume.cache_used_bytes),
             dirty(volume),
-            volume::percent(volume.stats.hit_ratio),
+            percent(volume.stats.hit_ratio),
             grouped(volume.stats.errors),
             volume::backing(volume),
         ]);

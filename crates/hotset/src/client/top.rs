@@ -10,9 +10,8 @@ use super::http::Client;
 use super::print::{Reader, json, write_as_it_is, write_more};
 use super::stats::{Rates, rates};
 use super::table::Table;
-use super::volume::percent;
 use crate::args::{Output, TopArguments, TopOrder};
-use crate::size::human;
+use crate::size::{human, percent};
 
 /// Seconds that the line of hit ratios shows.
 const LINE_LENGTH: usize = 30;

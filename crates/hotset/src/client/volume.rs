@@ -14,7 +14,7 @@ use super::table::{Cell, Column, Listing, facts, notes, on_off};
 use crate::args::{Output, VolumeVerb};
 use crate::paths::absolute_backing;
 use crate::settings::volume_set;
-use crate::size::{Size, grouped, human};
+use crate::size::{Size, grouped, human, percent};
 use crate::words;
 use hotset_cache::date_and_time;
 
@@ -241,10 +241,6 @@ fn cache(volume: &Volume) -> String {
         (Some(state), Some(health)) => format!("{}, {}", state.word(), health.word()),
         (Some(_) | None, _) => String::new(),
     }
-}
-
-pub(super) fn percent(ratio: f64) -> String {
-    format!("{:.1} %", ratio * 100.0)
 }
 
 fn cutoff(bytes: Option<u64>) -> String {

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use hotset_api::ApiError;
 use hotset_cache::advisor::curve::{Curve, Point};
-use hotset_cache::advisor::figures::number;
 use hotset_cache::advisor::miniature::Setup;
 use hotset_cache::advisor::sizes::half_octaves;
 use hotset_cache::advisor::whatif::{Case, Footprint};
@@ -12,18 +11,15 @@ use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind};
 use serde::Serialize;
 
 use super::replay::{Answer, Effort, Whole, default_on_write, invalid, look, refused, try_all};
-use super::report::{percent, seconds_of};
+use super::report::seconds_of;
 use super::{DEFAULT_BLOCK_BYTES, DEFAULT_CUTOFF_BYTES};
+use crate::advice;
 use crate::args::{AdviseArguments, Output};
 use crate::client::{self, Drawn, Marks, drawing, facts};
-use crate::size::{Size, grouped, human, whole_bytes};
+use crate::size::{Size, grouped, human, percent};
 
 /// Sizes begin at this part of what is accessed.
 const SMALLEST_PART: u64 = 256;
-/// A doubling that brings less than this part of all accesses does not pay.
-const PAYS_MIN: f64 = 0.02;
-const DAY_SECONDS: f64 = 86_400.0;
-const YEAR_DAYS: f64 = 365.25;
 
 /// The answer of `advise`. Ratios are of the parts of blocks that requests touched; of reads alone in a read pool.
 #[derive(Serialize)]
@@ -131,7 +127,7 @@ impl Advice {
 
     fn sentence(&self) -> String {
         let Some(size) = &self.recommended else {
-            return "No cache of any size would hit: what is accessed is accessed once, or in streams.".to_owned();
+            return advice::NOTHING_HITS.to_owned();
         };
         let mut text = format!(
             "Recommended: {}, which hits {} (+- {}).",
@@ -142,20 +138,9 @@ impl Advice {
         if let Some(half) = self.near(size.size_bytes / 2).filter(|half| half.size_bytes < size.size_bytes) {
             text.push_str(&format!(" Half of it: {}.", percent(half.hit_ratio)));
         }
-        if let Some(best) = self.curve.last().filter(|best| best.size_bytes > size.size_bytes) {
-            let more = (best.hit_ratio - size.hit_ratio).max(0.0);
-            text.push_str(&format!(
-                " More stops paying there: {} would bring {} more.",
-                human(best.size_bytes),
-                percent(more)
-            ));
-        }
-        if let Some(bytes) = size.ssd_written_bytes_per_day {
-            text.push_str(&format!(" It writes {} a day to the SSDs", human(whole_bytes(bytes))));
-            text.push_str(
-                &size.years.map_or_else(|| ".".to_owned(), |years| format!(", which last {years:.1} years at that.")),
-            );
-        }
+        let largest = self.curve.last().map(|best| (best.size_bytes, best.hit_ratio));
+        let size_and_ratio = (size.size_bytes, size.hit_ratio);
+        text.push_str(&advice::beyond(size_and_ratio, largest, size.ssd_written_bytes_per_day, size.years));
         text
     }
 
@@ -172,15 +157,14 @@ impl SizeAdvice {
             PoolKind::Read => (outcome.read_misses, outcome.read_error),
             PoolKind::ReadWrite => (outcome.misses, outcome.error),
         };
-        let per_day = seconds.map(|seconds| outcome.ssd_written_bytes / seconds * DAY_SECONDS);
-        let days = endurance_bytes.zip(per_day).filter(|(_, per_day)| *per_day > 0.0);
+        let per_day = seconds.map(|seconds| advice::per_day(outcome.ssd_written_bytes, seconds));
         Self {
             size_bytes: case.size_bytes,
             hit_ratio: 1.0 - misses,
             error,
             lru_hit_ratio: 1.0 - footprint.lru_misses(case.size_bytes, case.setup.kind),
             ssd_written_bytes_per_day: per_day,
-            years: days.map(|(endurance, per_day)| number(endurance) / per_day / YEAR_DAYS),
+            years: advice::years(endurance_bytes, per_day),
         }
     }
 }
@@ -188,7 +172,7 @@ impl SizeAdvice {
 /// The size from which on more does not pay.
 fn knee(curve: &[SizeAdvice]) -> Option<u64> {
     let point = |size: &SizeAdvice| Point { blocks: size.size_bytes, misses: 1.0 - size.hit_ratio, error: size.error };
-    Curve::new(curve.iter().map(point).collect()).knee(PAYS_MIN).map(|point| point.blocks)
+    Curve::new(curve.iter().map(point).collect()).knee(advice::PAYS_MIN).map(|point| point.blocks)
 }
 
 #[cfg(test)]

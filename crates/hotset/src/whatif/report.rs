@@ -8,11 +8,10 @@ use hotset_cache::advisor::whatif::Footprint;
 use serde::Serialize;
 
 use super::replay::{Answer, Whole};
+use crate::advice::per_day;
 use crate::args::Output;
 use crate::client::{self, Table, facts};
-use crate::size::{grouped, human, whole_bytes};
-
-const DAY_SECONDS: f64 = 86_400.0;
+use crate::size::{grouped, human, percent, whole_bytes};
 
 /// The answer of `whatif`.
 #[derive(Serialize)]
@@ -125,7 +124,7 @@ impl Row {
             miss_ratio: outcome.misses,
             error: outcome.error,
             ssd_written_bytes: outcome.ssd_written_bytes,
-            ssd_written_bytes_per_day: seconds.map(|seconds| outcome.ssd_written_bytes / seconds * DAY_SECONDS),
+            ssd_written_bytes_per_day: seconds.map(|seconds| per_day(outcome.ssd_written_bytes, seconds)),
             sample: rate.part(),
         }
     }
@@ -139,8 +138,4 @@ pub(super) fn print(output: Output, report: &Report) -> Result<(), ApiError> {
 pub(super) fn seconds_of(whole: &Whole) -> Option<f64> {
     let duration = whole.first_us.zip(whole.last_us).and_then(|(first, last)| last.checked_sub(first));
     duration.filter(|us| *us > 0).map(|us| number(us) / 1e6)
-}
-
-pub(super) fn percent(part: f64) -> String {
-    format!("{:.1} %", part * 100.0)
 }

@@ -13,17 +13,14 @@ use hotset_cache::config::{PolicyKind, PoolKind, VolumeName};
 
 use super::reads::ReadLatencies;
 use super::sums::{Asked, Sums};
+use crate::advice::{NOTHING_HITS, PAYS_MIN, beyond, per_day, years};
 use crate::plane::Handle;
-use crate::size::{grouped, human, whole_bytes};
+use crate::size::{grouped, human, percent};
 use crate::words;
 
 const DAY: u64 = 86_400;
-const DAY_SECONDS: f64 = 86_400.0;
-const YEAR_DAYS: f64 = 365.25;
 /// Less accesses are too few to recommend a size.
 const ACCESSES_MIN: u64 = 1000;
-/// A doubling that brings less than this part of all accesses does not pay.
-const PAYS_MIN: f64 = 0.02;
 /// Sizes begin at this part of what is accessed.
 const SMALLEST_PART: u64 = 512;
 /// From a shorter time nothing is said of a day.
@@ -111,16 +108,15 @@ impl<'a> Curves<'a> {
         let began = self.sums.tallies.pool_began.max(self.sums.from);
         let seconds = self.sums.to.saturating_sub(began);
         let written = self.sums.tallies.ssd_written_bytes(blocks).filter(|_| seconds >= SECONDS_MIN);
-        let per_day = written.map(|bytes| bytes / number(seconds) * DAY_SECONDS);
-        let days = self.asked.endurance_bytes.zip(per_day).filter(|(_, per_day)| *per_day > 0.0);
+        let written_per_day = written.map(|bytes| per_day(bytes, number(seconds)));
         Some(AdvisedSize {
             size_bytes,
             hit_ratio,
             error,
             lru_hit_ratio: self.lru.at(blocks).map_or(0.0, |point| 1.0 - point.misses),
-            ssd_written_bytes_per_day: per_day,
+            ssd_written_bytes_per_day: written_per_day,
             read_microseconds: self.facts.reads.mean(hit_ratio),
-            years: days.map(|(endurance, per_day)| number(endurance) / per_day / YEAR_DAYS),
+            years: years(self.asked.endurance_bytes, written_per_day),
         })
     }
 
@@ -298,7 +294,7 @@ fn sentence(
             few if few < ACCESSES_MIN => {
                 format!("Only {} accesses are known: {ACCESSES_MIN} are needed to recommend a size.", grouped(few))
             }
-            _ => "No cache of any size would hit: what is accessed is accessed once, or in streams.".to_owned(),
+            _ => NOTHING_HITS.to_owned(),
         };
     };
     let mut text = format!(
@@ -322,25 +318,9 @@ fn sentence(
     if let Some(half) = curves.at(size.size_bytes / 2).filter(|half| half.hit_ratio + PAYS_MIN < size.hit_ratio) {
         text.push_str(&format!(" Half of the recommended size hits {}.", percent(half.hit_ratio)));
     }
-    if let Some(best) = largest.filter(|best| best.size_bytes > size.size_bytes) {
-        let more = (best.hit_ratio - size.hit_ratio).max(0.0);
-        text.push_str(&format!(
-            " More stops paying there: {} would bring {} more.",
-            human(best.size_bytes),
-            percent(more)
-        ));
-    }
-    if let Some(bytes) = size.ssd_written_bytes_per_day {
-        text.push_str(&format!(" It writes {} a day to the SSDs", human(whole_bytes(bytes))));
-        text.push_str(
-            &size.years.map_or_else(|| ".".to_owned(), |years| format!(", which last {years:.1} years at that.")),
-        );
-    }
+    let largest = largest.map(|best| (best.size_bytes, best.hit_ratio));
+    text.push_str(&beyond((size.size_bytes, size.hit_ratio), largest, size.ssd_written_bytes_per_day, size.years));
     text
-}
-
-fn percent(part: f64) -> String {
-    format!("{:.1} %", part * 100.0)
 }
 
 fn time(microseconds: f64) -> String {
