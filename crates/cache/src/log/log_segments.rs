@@ -50,13 +50,17 @@ impl<E: Env> LogSegments<E> {
         self.members.ssd(copy.ssd).layout.segment_offset(copy.segment) + u64::from(page) * PAGE
     }
 
-    /// Writes good bytes to a copy; an SSD that does not take them leaves.
-    pub(super) async fn write_copy(&self, mirror: PresentCopy, page: u32, bytes: &[u8]) {
+    /// Writes good bytes to a copy; an SSD that does not take them leaves. False: it did not.
+    pub(super) async fn write_copy(&self, mirror: PresentCopy, page: u32, bytes: &[u8]) -> bool {
         let ssd = self.members.ssd(mirror.ssd);
         match ssd.write(Purpose::Log, self.log_offset(mirror, page), to_buf(self.env.buffers(), bytes)).await {
             Ok(_) => ssd.has_appended(),
-            Err(fault) => self.members.ssd_failed(ssd, &fault),
+            Err(fault) => {
+                self.members.ssd_failed(ssd, &fault);
+                return false;
+            }
         }
+        true
     }
 
     /// Computes how large the log can be with the SSDs that are there.

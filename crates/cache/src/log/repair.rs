@@ -29,7 +29,12 @@ impl<E: Env> Log<E> {
         let bytes = at(repair.header_pages + repair.data_pages) * PAGE_BYTES;
         let read = ssd.read(self.segments.log_offset(repair.from, repair.page), self.env.buffers().take(bytes)).await;
         match read {
-            Ok(bytes) if is_same(repair, &bytes) => self.segments.write_copy(repair.to, repair.page, &bytes).await,
+            Ok(bytes) if is_same(repair, &bytes) => {
+                if !self.segments.write_copy(repair.to, repair.page, &bytes).await {
+                    // The SSD that has the whole may leave before the one that lacks it: it takes the last copy with it.
+                    self.state.rely_on_other_copy(repair.to);
+                }
+            }
             Ok(_) | Err(Fault::Offline) => self.reader.log_read_failed(ssd, None),
             Err(Fault::Device(error)) => self.reader.log_read_failed(ssd, Some(&error)),
         }

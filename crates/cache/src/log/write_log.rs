@@ -17,7 +17,7 @@ use crate::log::open_rows::OpenRows;
 use crate::log::overlay::{Counts, Live, Overlay, PAGES_MAX, Place};
 use crate::log::queue::Queue;
 use crate::log::row::Row;
-use crate::log::segment_copy::MirrorChange;
+use crate::log::segment_copy::{MirrorCell, MirrorChange, PresentCopy};
 use crate::log::stream::{FlushHabit, Stream};
 
 /// Rows that may live at once: what a [`Place`] can name.
@@ -387,6 +387,19 @@ impl WriteLog {
         }
     }
 
+    /// This copy lacks something, and its SSD takes no more: the other one, if it is there, is the only one. The last copy is lost
+    /// only by its SSD's leaving, which puts that on record.
+    pub(crate) fn rely_on_other_copy(&self, lacking: PresentCopy) {
+        for pair in self.order.borrow().iter().flat_map(|row| &row.segments) {
+            let lacks = |cell: &&MirrorCell| cell.get().present() == Some(lacking);
+            if pair.iter().all(|cell| cell.get().is_there())
+                && let Some(cell) = pair.iter().find(lacks)
+            {
+                cell.change(MirrorChange::Left);
+            }
+        }
+    }
+
     /// Rows that can still be opened, or wait to be used.
     pub(crate) fn rows_available(&self) -> usize {
         self.capacity.openable() + usize::from(self.open.has_prepared())
@@ -487,6 +500,23 @@ mod tests {
         };
         let rows = (1..=count).map(add).collect();
         (log, rows)
+    }
+
+    /// Before its SSD leaves, a copy that lacks something is none; and the last copy stays one, for its loss is on record first.
+    #[test]
+    fn a_copy_that_lacks_something_is_none_while_there_is_another() {
+        let copy = |ssd: u16| PresentCopy { ssd_uuid: ssd.into(), ssd: SsdIndex(ssd), segment: 3 };
+        let log = WriteLog::new();
+        let mirrors = vec![[Mirror::There(copy(1)), Mirror::There(copy(2))]];
+        let row = Rc::new(Row::new(log.free_row_slot().unwrap(), 1, 7, mirrors, 256, RealInstant(0)));
+        log.add_row(&row);
+        let copies = || row.segments[0].each_ref().map(|cell| cell.get().is_there());
+        log.rely_on_other_copy(PresentCopy { segment: 4, ..copy(1) });
+        assert_eq!(copies(), [true, true], "another segment is meant");
+        log.rely_on_other_copy(copy(1));
+        assert_eq!(copies(), [false, true]);
+        log.rely_on_other_copy(copy(2));
+        assert_eq!(copies(), [false, true], "it is the last");
     }
 
     fn data(volume: u16, page: u64, row: &Row) -> Live {
