@@ -23,8 +23,9 @@ use crate::members::ssd::Fault;
 /// Bytes that recovery reads at a time.
 const CHUNK_BYTES: u64 = 256 << 10;
 
-/// Another member saw more of its slot index than it has.
-const LOST_TAIL: &str = "it lost the end of its slot index, which it had flushed, as another member of the pool knows";
+/// See [`Unbelieved::LostTail`].
+pub(crate) const LOST_TAIL: &str =
+    "it lost the end of its slot index, which it had flushed, as another member of the pool knows";
 
 /// What the index believes of one slot.
 struct Believed {
@@ -41,6 +42,8 @@ pub(crate) enum Unbelieved {
     Fault(Fault),
     /// The index is damaged or old: the SSD starts cold.
     Cold(String),
+    /// Another member saw more of it than it has: the SSD starts cold, and lost what it had flushed.
+    LostTail,
     /// A later Hotset wrote it.
     OtherStream(OtherStream),
 }
@@ -55,34 +58,54 @@ fn cold<T>(reason: impl Into<String>) -> Result<T, Unbelieved> {
     Err(Unbelieved::Cold(reason.into()))
 }
 
+/// What a slot index says, found by a scan, and not in use yet.
+pub(crate) struct FoundIndex {
+    /// By slot of the SSD.
+    slots: Vec<Option<Believed>>,
+    checkpoint: CheckpointHeader,
+    /// The first number that its journal does not have.
+    end: u64,
+    /// The number with which the journal goes on.
+    next_number: u64,
+    /// Sectors of the journal that were never written.
+    unwritten: Vec<u64>,
+}
+
+/// Reads the slot index of an SSD, of which another member `seen` so much. Nothing is written, and nothing is in use by this.
+pub(crate) async fn scan_index<E: Env>(
+    ssd: ReadSsd<'_, E>,
+    member: &Member,
+    seen: u64,
+) -> Result<FoundIndex, Unbelieved> {
+    let checkpoint = newest_checkpoint(ssd).await?;
+    let Some(checkpoint) = checkpoint else { return cold("its slot index has no valid checkpoint") };
+    if checkpoint.session < member.session {
+        return cold("its slot index is older than the pool: an old copy of the SSD");
+    }
+    let mut slots: Vec<Option<Believed>> = Vec::new();
+    slots.resize_with(at(ssd.layout().slot_count()), || None);
+    read_checkpoint(ssd, &checkpoint, &mut slots).await?;
+    let (journal, unwritten) = read_journal(ssd).await?;
+    let highest = journal.keys().next_back().copied();
+    let end = replay(journal, checkpoint.journal_start, &mut slots)?;
+    // Recorded by a clean stop, erased when the next session has begun: between the two nothing writes the journal.
+    if member.journal_end.is_some_and(|expected| expected != end) {
+        return cold("its slot index does not end where the clean stop left it: an old copy of the SSD");
+    }
+    if end < seen {
+        return Err(Unbelieved::LostTail);
+    }
+    let next_number = end.max(highest.map_or(0, |number| number + 1));
+    Ok(FoundIndex { slots, checkpoint, end, next_number, unwritten })
+}
+
 impl<E: Env> Clean<E> {
-    /// Makes visible what the SSD's index believes of its slots; answers their number. Every other slot of it is ready.
-    pub(crate) async fn recover_ssd(&self, ssd: &SlotSsd<E>, member: &Member) -> Result<u64, Unbelieved> {
-        let checkpoint = newest_checkpoint(ssd.to_read()).await?;
-        let Some(checkpoint) = checkpoint else { return cold("its slot index has no valid checkpoint") };
-        if checkpoint.session < member.session {
-            return cold("its slot index is older than the pool: an old copy of the SSD");
-        }
-        let mut slots: Vec<Option<Believed>> = Vec::new();
-        slots.resize_with(crate::address::at(ssd.layout.slot_count()), || None);
-        read_checkpoint(ssd.to_read(), &checkpoint, &mut slots).await?;
-        let (journal, unwritten) = read_journal(ssd.to_read()).await?;
-        let highest = journal.keys().next_back().copied();
-        let end = replay(journal, checkpoint.journal_start, &mut slots)?;
-        // Recorded by a clean stop, erased when the next session has begun: between the two nothing writes the journal.
-        if member.journal_end.is_some_and(|expected| expected != end) {
-            return cold("its slot index does not end where the clean stop left it: an old copy of the SSD");
-        }
-        let seen = self.members.witness_keeper().journal_end_of(ssd);
-        if end < seen {
-            ssd.has_lost_writes();
-            return cold(LOST_TAIL);
-        }
-        let next_number = end.max(highest.map_or(0, |number| number + 1));
-        ssd.journal.opened(checkpoint.number, next_number, unwritten);
-        ssd.has_flushed_index(end);
-        ssd.fills_begin_at(checkpoint.generation_ceiling);
-        Ok(self.take_over(ssd, slots))
+    /// Makes visible what a scan of the SSD's index found of its slots; answers their number. Every other slot of it is ready.
+    pub(crate) fn install_index(&self, ssd: &SlotSsd<E>, found: FoundIndex) -> u64 {
+        ssd.journal.opened(found.checkpoint.number, found.next_number, found.unwritten);
+        ssd.has_flushed_index(found.end);
+        ssd.fills_begin_at(found.checkpoint.generation_ceiling);
+        self.take_over(ssd, found.slots)
     }
 
     fn take_over(&self, ssd: &SlotSsd<E>, slots: Vec<Option<Believed>>) -> u64 {

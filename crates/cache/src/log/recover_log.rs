@@ -1,8 +1,8 @@
-//! A start finds what the write log holds (rule `recovery`) in three phases: a scan that only reads (`scan.rs`), a repair of what it found
-//! (`repair.rs`), and the end that was found is recorded; only then does the pool serve. A crash at any moment of this changes
-//! nothing.
+//! A start finds what the write log holds (rule `recovery`) in three phases: a scan that only reads (`scan.rs`), which fills what is in
+//! memory of the log; a repair of what it found (`repair.rs`), at the end of which the end that was found is recorded; and when the slot
+//! indexes are known too, what slots hold of pages with a live copy is superseded. A crash at any moment of this changes nothing.
 
-use hotset_block::Env;
+use hotset_block::{Env, RealInstant};
 
 use crate::config::PAGE;
 use crate::error::Error;
@@ -14,22 +14,32 @@ use crate::log::{Known, Log};
 use crate::members::newest::Records;
 
 impl<E: Env> Log<E> {
-    /// Brings what the log holds into memory; answers what is told to the administrator.
-    pub(crate) async fn recover(&self, records: &Records, missing_part: MissingPart) -> Result<String, Error> {
+    /// Finds what the log holds. Nothing is written.
+    pub(crate) async fn scan(&self, records: &Records, missing_part: MissingPart) -> Result<Scanned, Error> {
         let started = self.env.real_now();
-        let scanned = self.scan(records, missing_part).await?;
+        let (row, index) = self.members.witness_keeper().log_end();
+        let ssds = self.members.to_read();
+        let scan = LogScan::new(ssds, &self.state, &self.pool_name, missing_part, started);
+        let scanned = scan.run(records, StreamMark { row, index }).await?;
+        self.recovery_took(started);
+        Ok(scanned)
+    }
+
+    /// Mends what a scan found, and records the end that it found; answers what is told to the administrator.
+    pub(crate) async fn mend(&self, scanned: &Scanned) -> Result<String, Error> {
+        let started = self.env.real_now();
         self.set_known(Known::Yes);
         // What they hold is not needed: only now are they not waited for any more.
         self.members.dismiss_missing().await?;
-        self.repair_log(&scanned).await;
+        self.repair_log(scanned).await;
         for row in self.state.rows_live() {
             row.change(RowChange::BatchesEnded);
             row.forget_drafts();
         }
         self.segments.measure();
         self.rows.record_rows().await?;
-        let milliseconds = self.env.real_now().since(started).as_millis();
-        self.state.recovery_milliseconds.set(u64::try_from(milliseconds).unwrap_or(u64::MAX));
+        self.recovery_took(started);
+        let milliseconds = self.state.recovery_milliseconds.get();
         let total = self.state.overlay.borrow().total();
         Ok(format!(
             "write log: {} bytes dirty, {} bytes clean of {} pages found in {} rows, {} bytes read in {milliseconds} ms",
@@ -41,11 +51,10 @@ impl<E: Env> Log<E> {
         ))
     }
 
-    async fn scan(&self, records: &Records, missing_part: MissingPart) -> Result<Scanned, Error> {
-        let (row, index) = self.members.witness_keeper().log_end();
-        let ssds = self.members.to_read();
-        let scan = LogScan::new(ssds, &self.state, &self.pool_name, missing_part, self.env.real_now());
-        scan.run(records, StreamMark { row, index }).await
+    fn recovery_took(&self, since: RealInstant) {
+        let milliseconds = u64::try_from(self.env.real_now().since(since).as_millis()).unwrap_or(u64::MAX);
+        let before = self.state.recovery_milliseconds.get();
+        self.state.recovery_milliseconds.set(before.saturating_add(milliseconds));
     }
 
     /// What the slots hold of pages that have a live copy is superseded. After the session has begun.

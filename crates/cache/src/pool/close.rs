@@ -52,29 +52,9 @@ impl<E: Env> PoolInner<E> {
             // It was deleted, or closed, while this waited.
             return Ok(Closed::default());
         }
-        let result = self.stop().await;
+        let result = Stop::begin(self).run().await;
         self.end();
         result
-    }
-
-    async fn stop(self: &Rc<Self>) -> Result<Closed, Error> {
-        let volumes = self.stop_volumes();
-        self.stop_fills().await;
-        let (durable, mut not_durable) = self.make_volumes_durable(&volumes).await;
-        self.stop_log().await?;
-        let durable = self.flush_cleaned(durable, &mut not_durable).await;
-        let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publisher.publish()).await.unwrap_or_default();
-        self.clean.index().wait_durable(tickets).await?;
-        for last in self.clean.index().last_tickets() {
-            self.clean.index().wait_durable(vec![last]).await?;
-        }
-        self.clean.index().finish_checkpoints().await;
-        self.record_identities(&durable).await?;
-        self.members.witness_keeper().keep().await;
-        self.write_clean_mark().await?;
-        self.members.release().await;
-        self.detach_handles(&volumes);
-        Ok(Closed { not_durable })
     }
 
     /// Nothing of the pool runs any more: whatever still waits for an SSD that does not answer is let go.
@@ -86,14 +66,6 @@ impl<E: Env> PoolInner<E> {
         if let Some(log) = &self.log {
             log.end();
         }
-    }
-
-    fn stop_volumes(&self) -> Vec<Attachment<E>> {
-        let volumes = self.volumes.all();
-        for (_, volume) in &volumes {
-            volume.stopped.set(true);
-        }
-        volumes
     }
 
     /// Ends the background tasks; fills that run end without a slot.
@@ -127,97 +99,6 @@ impl<E: Env> PoolInner<E> {
         log.stop().await
     }
 
-    /// What the cleaner wrote last is made durable too, before anything says what the backing devices hold; answers the
-    /// volumes where that came to an end, and adds the others to `not_durable`.
-    async fn flush_cleaned(&self, volumes: Vec<Attachment<E>>, not_durable: &mut NotDurable) -> Vec<Attachment<E>> {
-        if self.log.is_none() {
-            return volumes;
-        }
-        let flush = async |volume: &Rc<VolumeInner<E>>| {
-            if volume.cleaning.get() {
-                let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
-                let message = format!("what was being flushed to {} did not end in {seconds} s", volume.backing.name);
-                return Err(Error::new(ErrorKind::Media, message));
-            }
-            if volume.backing.info.read_only {
-                return Ok(());
-            }
-            let flushing = Rc::clone(volume);
-            let flushed = self.in_stop_time(async move { flushing.backing.flush().await }).await;
-            flushed.unwrap_or_else(|| Err(silent(volume)))
-        };
-        let flushes = join_all(volumes.iter().map(|(_, volume)| flush(volume))).await;
-        sort_out(volumes, flushes, not_durable)
-    }
-
-    /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end,
-    /// and those where they did not.
-    async fn make_volumes_durable(&self, volumes: &[Attachment<E>]) -> (Vec<Attachment<E>>, NotDurable) {
-        let ends = join_all(volumes.iter().map(|(_, volume)| self.make_volume_durable(volume))).await;
-        let mut not_durable = Vec::new();
-        let durable = sort_out(volumes.to_vec(), ends, &mut not_durable);
-        (durable, not_durable)
-    }
-
-    async fn make_volume_durable(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
-        if let Some(reason) = &*volume.fenced.borrow() {
-            // It is not the volume's own backing device: nothing of it is recorded.
-            return Err(Error::new(ErrorKind::Gone, reason.clone()));
-        }
-        let waiting = Rc::clone(volume);
-        let durable = self.in_stop_time(async move { waiting.wait_for_writes().await }).await;
-        durable.unwrap_or_else(|| Err(silent(volume)))
-    }
-
-    /// Waits as long as a stop may. Who gives up the wait does not give up a flush, for only the flush itself learns that it
-    /// failed.
-    async fn in_stop_time<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Option<T> {
-        let mut work = Box::pin(work);
-        let done = within(&self.env, limits::STOP_FLUSH_TIMEOUT, &mut work).await;
-        if done.is_none() {
-            self.env.spawn(async move { drop(work.await) });
-        }
-        done
-    }
-
-    /// Records what the backing devices are now, so that any later change is noticed.
-    async fn record_identities(self: &Rc<Self>, volumes: &[Attachment<E>]) -> Result<(), Error> {
-        let mut identities = Vec::new();
-        for (index, volume) in volumes {
-            let capture = volume.capture_identity(volume.size_bytes.get(), true);
-            let captured = within(&self.env, limits::STOP_FLUSH_TIMEOUT, capture).await;
-            if let (Some(Ok(identity)), Some(attachment)) = (captured, self.ids.of(*index)) {
-                identities.push((attachment, identity));
-            }
-        }
-        if identities.is_empty() {
-            return Ok(());
-        }
-        self.attachments.record_identities(&identities).await
-    }
-
-    async fn write_clean_mark(self: &Rc<Self>) -> Result<(), Error> {
-        let ends = self.clean.index().ends();
-        self.members
-            .change_record(&|members: &mut MembersRecord| {
-                members.clean = true;
-                for member in &mut members.ssds {
-                    member.journal_end = ends.iter().find(|(uuid, _)| *uuid == member.ssd_uuid).map(|(_, end)| *end);
-                }
-            })
-            .await
-    }
-
-    /// Pool and volumes hold each other; after this they do not.
-    fn detach_handles(&self, volumes: &[Attachment<E>]) {
-        for (_, volume) in volumes {
-            volume.is_cut_off.set(true);
-            volume.detach();
-        }
-        self.volumes.clear();
-        self.ids.clear();
-    }
-
     /// Detaches all volumes, which go on uncached, and erases the superblocks.
     pub(crate) async fn delete(self: &Rc<Self>, dirty: DirtyData) -> Result<(), Error> {
         let _one_at_a_time = loop {
@@ -237,6 +118,134 @@ impl<E: Env> PoolInner<E> {
         let result = self.members.erase_superblocks().await;
         self.end();
         result
+    }
+}
+
+/// A stop that is under way.
+struct Stop<'p, E: Env> {
+    pool: &'p Rc<PoolInner<E>>,
+    /// Those that there were when it began.
+    volumes: Vec<Attachment<E>>,
+    not_durable: NotDurable,
+}
+
+impl<'p, E: Env> Stop<'p, E> {
+    /// The volumes take no more requests.
+    fn begin(pool: &'p Rc<PoolInner<E>>) -> Self {
+        let volumes = pool.volumes.all();
+        for (_, volume) in &volumes {
+            volume.stopped.set(true);
+        }
+        Self { pool, volumes, not_durable: Vec::new() }
+    }
+
+    async fn run(mut self) -> Result<Closed, Error> {
+        let PoolInner { env, clean, members, publisher, .. } = &**self.pool;
+        self.pool.stop_fills().await;
+        let durable = self.make_volumes_durable().await;
+        self.pool.stop_log().await?;
+        let durable = self.flush_cleaned(durable).await;
+        let tickets = within(env, limits::STOP_FLUSH_TIMEOUT, publisher.publish()).await.unwrap_or_default();
+        clean.index().wait_durable(tickets).await?;
+        for last in clean.index().last_tickets() {
+            clean.index().wait_durable(vec![last]).await?;
+        }
+        clean.index().finish_checkpoints().await;
+        self.record_identities(&durable).await?;
+        members.witness_keeper().keep().await;
+        self.write_clean_mark().await?;
+        members.release().await;
+        self.detach_handles();
+        Ok(Closed { not_durable: self.not_durable })
+    }
+
+    /// What the cleaner wrote last is made durable too, before anything says what the backing devices hold; answers the
+    /// volumes where that came to an end.
+    async fn flush_cleaned(&mut self, volumes: Vec<Attachment<E>>) -> Vec<Attachment<E>> {
+        if self.pool.log.is_none() {
+            return volumes;
+        }
+        let flush = async |volume: &Rc<VolumeInner<E>>| {
+            if volume.cleaning.get() {
+                let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
+                let message = format!("what was being flushed to {} did not end in {seconds} s", volume.backing.name);
+                return Err(Error::new(ErrorKind::Media, message));
+            }
+            if volume.backing.info.read_only {
+                return Ok(());
+            }
+            let flushing = Rc::clone(volume);
+            let flushed = self.in_stop_time(async move { flushing.backing.flush().await }).await;
+            flushed.unwrap_or_else(|| Err(silent(volume)))
+        };
+        let flushes = join_all(volumes.iter().map(|(_, volume)| flush(volume))).await;
+        sort_out(volumes, flushes, &mut self.not_durable)
+    }
+
+    /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end.
+    async fn make_volumes_durable(&mut self) -> Vec<Attachment<E>> {
+        let ends = join_all(self.volumes.iter().map(|(_, volume)| self.make_volume_durable(volume))).await;
+        sort_out(self.volumes.clone(), ends, &mut self.not_durable)
+    }
+
+    async fn make_volume_durable(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
+        if let Some(reason) = &*volume.fenced.borrow() {
+            // It is not the volume's own backing device: nothing of it is recorded.
+            return Err(Error::new(ErrorKind::Gone, reason.clone()));
+        }
+        let waiting = Rc::clone(volume);
+        let durable = self.in_stop_time(async move { waiting.wait_for_writes().await }).await;
+        durable.unwrap_or_else(|| Err(silent(volume)))
+    }
+
+    /// Waits as long as a stop may. Who gives up the wait does not give up a flush, for only the flush itself learns that it
+    /// failed.
+    async fn in_stop_time<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Option<T> {
+        let mut work = Box::pin(work);
+        let done = within(&self.pool.env, limits::STOP_FLUSH_TIMEOUT, &mut work).await;
+        if done.is_none() {
+            self.pool.env.spawn(async move { drop(work.await) });
+        }
+        done
+    }
+
+    /// Records what the backing devices are now, so that any later change is noticed.
+    async fn record_identities(&self, volumes: &[Attachment<E>]) -> Result<(), Error> {
+        let mut identities = Vec::new();
+        for (index, volume) in volumes {
+            let capture = volume.capture_identity(volume.size_bytes.get(), true);
+            let captured = within(&self.pool.env, limits::STOP_FLUSH_TIMEOUT, capture).await;
+            if let (Some(Ok(identity)), Some(attachment)) = (captured, self.pool.ids.of(*index)) {
+                identities.push((attachment, identity));
+            }
+        }
+        if identities.is_empty() {
+            return Ok(());
+        }
+        self.pool.attachments.record_identities(&identities).await
+    }
+
+    async fn write_clean_mark(&self) -> Result<(), Error> {
+        let ends = self.pool.clean.index().ends();
+        self.pool
+            .members
+            .change_record(&|members: &mut MembersRecord| {
+                members.clean = true;
+                for member in &mut members.ssds {
+                    member.journal_end = ends.iter().find(|(uuid, _)| *uuid == member.ssd_uuid).map(|(_, end)| *end);
+                }
+            })
+            .await
+    }
+
+    /// Pool and volumes hold each other; after this they do not.
+    fn detach_handles(&self) {
+        for (_, volume) in &self.volumes {
+            volume.is_cut_off.set(true);
+            volume.detach();
+        }
+        self.pool.volumes.clear();
+        self.pool.ids.clear();
     }
 }
 

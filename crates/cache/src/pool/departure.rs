@@ -33,17 +33,41 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// Records that an SSD left, then lets those go on who wait for it; then forgets its slots.
+    /// What happens when an SSD leaves, from the turn after it went out of use until nothing asks for it any more.
     pub(crate) async fn leave(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let one_at_a_time = self.members.one_departure().await;
         // What would be lost with it is known only when a start has read the log.
-        if let Some(log) = &self.log
-            && !log.is_known().await
-        {
+        if !self.log_is_known().await {
             return;
         }
         // Whoever opens the pool next is to know, also if the daemon dies before the SSD has left.
         self.members.witness_keeper().keep().await;
+        self.record_without(ssd).await;
+        if let Some(log) = &self.log {
+            log.go_on_without(ssd);
+        }
+        drop(one_at_a_time);
+        self.shares.apply_shares();
+        ssd.left_event.wake_all();
+        self.clean.ssds().went_out_of_use(ssd.index);
+        self.refuse_appends_if_fenced();
+        self.clean.forget_ssd(ssd.index).await;
+        ssd.change(LifeChange::SlotsForgotten);
+        if !self.life.is_fenced() {
+            self.let_go_of(ssd).await;
+        }
+    }
+
+    /// False: the start came to nothing, and the SSD stays on record.
+    async fn log_is_known(&self) -> bool {
+        match &self.log {
+            Some(log) => log.is_known().await,
+            None => true,
+        }
+    }
+
+    /// What is lost with it is on record, then a members record without it; if that cannot be, the pool is fenced.
+    async fn record_without(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let recorded = match self.account_for_loss(ssd).await {
             Err(error) => Err(error),
             Ok(()) => self.members.record_departure(ssd.uuid).await,
@@ -54,29 +78,22 @@ impl<E: Env> PoolInner<E> {
             }
             Err(error) => self.life.fence_anew(error),
         }
-        if let Some(log) = &self.log {
-            log.go_on_without(ssd);
-        }
-        drop(one_at_a_time);
-        self.shares.apply_shares();
-        ssd.left_event.wake_all();
-        self.clean.ssds().went_out_of_use(ssd.index);
-        if self.life.is_fenced()
-            && let Some(log) = &self.log
-        {
+    }
+
+    fn refuse_appends_if_fenced(&self) {
+        if let Some(log) = self.log.as_ref().filter(|_| self.life.is_fenced()) {
             log.appends().refuse_appends();
         }
-        self.clean.forget_ssd(ssd.index).await;
-        ssd.change(LifeChange::SlotsForgotten);
-        if !self.life.is_fenced() {
-            // Whoever opens the device finds it free, once nothing of it is in flight.
-            if !ssd.life().is_readable() {
-                ssd.let_go();
-            }
-            self.members.spares().wanted().wake_all();
-            if let Some(log) = &self.log {
-                log.data_loss().forget_clean_rows().await;
-            }
+    }
+
+    /// Whoever opens the device finds it free, once nothing of it is in flight; a spare may take over.
+    async fn let_go_of(&self, ssd: &Ssd<E>) {
+        if !ssd.life().is_readable() {
+            ssd.let_go();
+        }
+        self.members.spares().wanted().wake_all();
+        if let Some(log) = &self.log {
+            log.data_loss().forget_clean_rows().await;
         }
     }
 

@@ -15,7 +15,7 @@ use crate::address::{Blocks, SsdIndex};
 use crate::attachment_ids::AttachmentIds;
 use crate::attachments::Attachments;
 use crate::clean::Clean;
-use crate::clean::recover::Unbelieved;
+use crate::clean::recover::{FoundIndex, LOST_TAIL, Unbelieved, scan_index};
 use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{PoolKind, limits};
 use crate::error::Error;
@@ -23,7 +23,7 @@ use crate::format::Unreadable;
 use crate::format::layout::STATE_BYTES_MIN;
 use crate::format::members::Member;
 use crate::format::superblock::Superblock;
-use crate::log::scan::MissingPart;
+use crate::log::scan::{MissingPart, Scanned};
 use crate::log::{Known, Log};
 use crate::members::label::Named;
 use crate::members::newest::Records;
@@ -101,7 +101,7 @@ pub(crate) async fn open<E: Env>(
         }
         pool.members.remember_gone(&before.members.value);
         let missing_part = if missing == Missing::AcceptLoss { MissingPart::GoOn } else { MissingPart::Refuse };
-        pool.recover(&before, &plan, missing_part).await?;
+        Start { pool: &pool, plan: &plan }.recover(&before, missing_part).await?;
         if let Some(log) = pool.log.as_ref().filter(|_| missing == Missing::AcceptLoss) {
             log.data_loss().accept_unknown().await?;
             log.data_loss().accept_unavailable_at_start().await?;
@@ -181,11 +181,174 @@ impl<E: Env> Parts<E> {
         let pool = self.assemble();
         pool.members.claim(&entry).await?;
         pool.watch();
-        if let Err(error) = pool.begin(plan).await {
+        if let Err(error) = (Start { pool: &pool, plan }).begin().await {
             pool.cancel_start().await;
             return Err(error);
         }
         Ok(pool)
+    }
+}
+
+/// A start that is under way: what of the pool's content it finds, mends and takes into use.
+pub(super) struct Start<'p, E: Env> {
+    pub(super) pool: &'p Rc<PoolInner<E>>,
+    pub(super) plan: &'p Membership,
+}
+
+/// What the scan of a start found. Nothing of it is in use yet but what the log has in memory.
+struct Found<E: Env> {
+    log: Option<Scanned>,
+    indexes: Vec<(Rc<SlotSsd<E>>, FoundIndex)>,
+    /// SSDs whose slot index is not believed.
+    cold: Vec<Rc<SlotSsd<E>>>,
+    /// What is told of them.
+    notes: Vec<String>,
+}
+
+impl<E: Env> Start<'_, E> {
+    async fn begin(&self) -> Result<(), Error> {
+        let plan = self.plan;
+        let changed = !plan.missing.is_empty() || !plan.returned.is_empty() || plan.all_cold.is_some();
+        let joining: Vec<Member> = self
+            .pool
+            .members
+            .ssds()
+            .filter(|ssd| plan.returned.contains(&ssd.uuid))
+            .map(|ssd| new_member(&self.pool.env, &ssd.path, ssd.uuid, ssd.layout.ssd_bytes))
+            .collect();
+        let all = self.pool.members.record().ssds.len() + joining.len();
+        let incarnations: Vec<u64> = (0..all).map(|_| self.pool.env.random()).collect();
+        self.pool
+            .members
+            .change_record(&|members| {
+                members.clean = false;
+                members.epoch += u64::from(changed);
+                members.ssds.extend(joining.iter().cloned());
+                for ssd in self.pool.members.ssds() {
+                    let member = members.member_mut(ssd.uuid).expect("every SSD that is there is a member now");
+                    member.path.clone_from(&ssd.path);
+                }
+                if plan.all_cold.is_some() {
+                    // Also of those that are missing: a start that ends here leaves them in the pool, and the next one may not
+                    // know why they were not believed.
+                    for (member, incarnation) in members.ssds.iter_mut().zip(&incarnations) {
+                        member.incarnation = *incarnation;
+                    }
+                }
+            })
+            .await?;
+        if self.pool.log.is_none() {
+            self.pool.members.dismiss_missing().await?;
+        }
+        self.upgrade().await?;
+        if changed || plan.catalogue_behind || plan.is_upgrade() {
+            // Whoever was lost, or knows nothing, is made good for: every member has the newest catalogue.
+            self.pool.attachments.record_again().await?;
+        }
+        self.pool.members.take_incarnations();
+        Ok(())
+    }
+
+    /// In three phases: what is there is found, then mended, then in use. Then the session begins.
+    async fn recover(&self, before: &Records, missing_part: MissingPart) -> Result<(), Error> {
+        let pool = self.pool;
+        let started = pool.env.real_now();
+        let found = self.scan(before, missing_part).await?;
+        let mut notes = self.repair(&found).await?;
+        notes.extend(found.notes);
+        let slots = self.install(found.indexes);
+        pool.begin_session().await?;
+        pool.members.witness_keeper().log_is_recovered();
+        if let Some(log) = &pool.log {
+            log.hide_all_superseded().await;
+        }
+        let milliseconds = pool.env.real_now().since(started).as_millis();
+        notes.insert(0, format!("{slots} cached blocks found in {milliseconds} ms"));
+        *pool.recovery.borrow_mut() = notes.join("; ");
+        Ok(())
+    }
+
+    /// Reads the write log, then the slot indexes of the SSDs that are believed; the others start cold.
+    async fn scan(&self, before: &Records, missing_part: MissingPart) -> Result<Found<E>, Error> {
+        let pool = self.pool;
+        let log = match &pool.log {
+            Some(log) => Some(log.scan(before, missing_part).await?),
+            None => None,
+        };
+        let mut found = Found { log, indexes: Vec::new(), cold: Vec::new(), notes: Vec::new() };
+        for ssd in pool.clean.ssds().iter() {
+            let known = before.members.value.member(ssd.uuid).filter(|_| self.plan.all_cold.is_none());
+            let Some(member) = known else {
+                let why = self.plan.all_cold.as_deref().unwrap_or("it came back to the pool with old content");
+                found.starts_cold(ssd, why);
+                continue;
+            };
+            let seen = pool.members.witness_keeper().journal_end_of(ssd);
+            match scan_index(ssd.to_read(), member, seen).await {
+                Ok(index) => found.indexes.push((Rc::clone(ssd), index)),
+                Err(Unbelieved::Cold(reason)) => found.starts_cold(ssd, &reason),
+                Err(Unbelieved::LostTail) => {
+                    ssd.has_lost_writes();
+                    found.starts_cold(ssd, LOST_TAIL);
+                }
+                Err(Unbelieved::Fault(fault)) => pool.members.ssd_failed(&ssd.ssd, &fault),
+                Err(Unbelieved::OtherStream(other)) => {
+                    let what = format!("SSD {}, slot index", ssd.path);
+                    return Err(Error::unreadable(&what, &Unreadable::OtherStream(other)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// What lacks a copy of the log gets it, and the indexes that are not believed are empty, durably; answers what is told of the log.
+    async fn repair(&self, found: &Found<E>) -> Result<Vec<String>, Error> {
+        let mut notes = Vec::new();
+        if let (Some(log), Some(scanned)) = (&self.pool.log, &found.log) {
+            notes.push(log.mend(scanned).await?);
+        }
+        if found.cold.iter().any(|ssd| ssd.lost_writes()) {
+            // Before its new slot index hides what it lost.
+            self.pool.members.witness_keeper().keep().await;
+        }
+        self.record_cold(&found.cold).await?;
+        self.pool.start_cold(&found.cold).await;
+        Ok(notes)
+    }
+
+    /// What was found of the slots is visible from here on, but where the log lies; answers how many.
+    fn install(&self, indexes: Vec<(Rc<SlotSsd<E>>, FoundIndex)>) -> u64 {
+        // Before any slot is listed, so that each is in the right queue at once.
+        self.pool.shares.apply_shares();
+        indexes.into_iter().map(|(ssd, index)| self.pool.clean.install_index(&ssd, index)).sum()
+    }
+
+    /// New incarnations, durably, for SSDs whose index is not believed; those of the plan have theirs already.
+    async fn record_cold(&self, cold: &[Rc<SlotSsd<E>>]) -> Result<(), Error> {
+        let damaged: Vec<(u128, u64)> = cold.iter().map(|ssd| (ssd.uuid, self.pool.env.random())).collect();
+        if self.plan.all_cold.is_some() || damaged.is_empty() {
+            return Ok(());
+        }
+        self.pool
+            .members
+            .change_record(&|members| {
+                members.epoch += 1;
+                for (uuid, incarnation) in &damaged {
+                    if let Some(member) = members.member_mut(*uuid) {
+                        member.incarnation = *incarnation;
+                    }
+                }
+            })
+            .await?;
+        self.pool.members.take_incarnations();
+        Ok(())
+    }
+}
+
+impl<E: Env> Found<E> {
+    fn starts_cold(&mut self, ssd: &Rc<SlotSsd<E>>, why: &str) {
+        self.notes.push(format!("SSD {} starts empty: {why}", ssd.path));
+        self.cold.push(Rc::clone(ssd));
     }
 }
 
@@ -237,46 +400,6 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    async fn begin(self: &Rc<Self>, plan: &Membership) -> Result<(), Error> {
-        let changed = !plan.missing.is_empty() || !plan.returned.is_empty() || plan.all_cold.is_some();
-        let joining: Vec<Member> = self
-            .members
-            .ssds()
-            .filter(|ssd| plan.returned.contains(&ssd.uuid))
-            .map(|ssd| new_member(&self.env, &ssd.path, ssd.uuid, ssd.layout.ssd_bytes))
-            .collect();
-        let all = self.members.record().ssds.len() + joining.len();
-        let incarnations: Vec<u64> = (0..all).map(|_| self.env.random()).collect();
-        self.members
-            .change_record(&|members| {
-                members.clean = false;
-                members.epoch += u64::from(changed);
-                members.ssds.extend(joining.iter().cloned());
-                for ssd in self.members.ssds() {
-                    let member = members.member_mut(ssd.uuid).expect("every SSD that is there is a member now");
-                    member.path.clone_from(&ssd.path);
-                }
-                if plan.all_cold.is_some() {
-                    // Also of those that are missing: a start that ends here leaves them in the pool, and the next one may not
-                    // know why they were not believed.
-                    for (member, incarnation) in members.ssds.iter_mut().zip(&incarnations) {
-                        member.incarnation = *incarnation;
-                    }
-                }
-            })
-            .await?;
-        if self.log.is_none() {
-            self.members.dismiss_missing().await?;
-        }
-        self.upgrade(plan).await?;
-        if changed || plan.catalogue_behind || plan.is_upgrade() {
-            // Whoever was lost, or knows nothing, is made good for: every member has the newest catalogue.
-            self.attachments.record_again().await?;
-        }
-        self.members.take_incarnations();
-        Ok(())
-    }
-
     /// A start came to nothing: SSDs that failed meanwhile stay on record, for nobody knows what they hold, and whoever can open
     /// the pool may.
     async fn cancel_start(self: &Rc<Self>) {
@@ -284,81 +407,6 @@ impl<E: Env> PoolInner<E> {
             log.set_known(Known::Never);
         }
         self.members.release().await;
-    }
-
-    /// Reads the slot indexes of the SSDs that are believed; the others start cold. Then begins the session.
-    async fn recover(
-        self: &Rc<Self>,
-        before: &Records,
-        plan: &Membership,
-        missing_part: MissingPart,
-    ) -> Result<(), Error> {
-        let started = self.env.real_now();
-        let mut notes = Vec::new();
-        if let Some(log) = &self.log {
-            // First, so that no slot is found where the log lies.
-            notes.push(log.recover(before, missing_part).await?);
-        }
-        // Before any slot is listed, so that each is in the right queue at once.
-        self.shares.apply_shares();
-        let mut cold = Vec::new();
-        let mut slots = 0;
-        for ssd in self.clean.ssds().iter() {
-            let known = before.members.value.member(ssd.uuid).filter(|_| plan.all_cold.is_none());
-            let Some(member) = known else {
-                let why = plan.all_cold.as_deref().unwrap_or("it came back to the pool with old content");
-                notes.push(format!("SSD {} starts empty: {why}", ssd.path));
-                cold.push(Rc::clone(ssd));
-                continue;
-            };
-            match self.clean.recover_ssd(ssd, member).await {
-                Ok(count) => slots += count,
-                Err(Unbelieved::Cold(reason)) => {
-                    notes.push(format!("SSD {} starts empty: {reason}", ssd.path));
-                    cold.push(Rc::clone(ssd));
-                }
-                Err(Unbelieved::Fault(fault)) => self.members.ssd_failed(&ssd.ssd, &fault),
-                Err(Unbelieved::OtherStream(other)) => {
-                    let what = format!("SSD {}, slot index", ssd.path);
-                    return Err(Error::unreadable(&what, &Unreadable::OtherStream(other)));
-                }
-            }
-        }
-        if cold.iter().any(|ssd| ssd.lost_writes()) {
-            // Before its new slot index hides what it lost.
-            self.members.witness_keeper().keep().await;
-        }
-        self.record_cold(&cold, plan).await?;
-        self.start_cold(&cold).await;
-        self.begin_session().await?;
-        self.members.witness_keeper().log_is_recovered();
-        if let Some(log) = &self.log {
-            log.hide_all_superseded().await;
-        }
-        let milliseconds = self.env.real_now().since(started).as_millis();
-        notes.insert(0, format!("{slots} cached blocks found in {milliseconds} ms"));
-        *self.recovery.borrow_mut() = notes.join("; ");
-        Ok(())
-    }
-
-    /// New incarnations, durably, for SSDs whose index is not believed; those of `plan` have theirs already.
-    async fn record_cold(self: &Rc<Self>, cold: &[Rc<SlotSsd<E>>], plan: &Membership) -> Result<(), Error> {
-        let damaged: Vec<(u128, u64)> = cold.iter().map(|ssd| (ssd.uuid, self.env.random())).collect();
-        if plan.all_cold.is_some() || damaged.is_empty() {
-            return Ok(());
-        }
-        self.members
-            .change_record(&|members| {
-                members.epoch += 1;
-                for (uuid, incarnation) in &damaged {
-                    if let Some(member) = members.member_mut(*uuid) {
-                        member.incarnation = *incarnation;
-                    }
-                }
-            })
-            .await?;
-        self.members.take_incarnations();
-        Ok(())
     }
 
     /// Empties the indexes of these SSDs.

@@ -35,20 +35,20 @@ impl<E: Env> PoolInner<E> {
     /// See [`crate::Pool::remove_ssds`].
     pub(crate) async fn remove_ssds(self: &Rc<Self>, uuids: &[u128]) -> Result<Removed, Error> {
         let _one_at_a_time = self.removal_lock.acquire(1).await;
-        let leaving = self.removable(uuids)?;
+        let removal = Removal { pool: self, leaving: self.removable(uuids)? };
         self.removal_cancelled.set(false);
-        for ssd in &leaving {
+        for ssd in &removal.leaving {
             ssd.change(LifeChange::RemovalBegan { since: self.env.now(), bytes: self.bytes_to_evacuate(ssd) });
         }
         self.joiner.members_changed();
-        let emptied = self.empty_ssds(&leaving).await;
+        let emptied = removal.empty().await;
         if emptied != Ok(Removed::Done) {
-            self.keep_ssds(&leaving);
+            removal.keep();
             return emptied;
         }
         let _no_other_change = self.admin_lock.acquire(1).await;
-        for ssd in &leaving {
-            self.release_ssd(ssd).await?;
+        for ssd in &removal.leaving {
+            removal.release(ssd).await?;
         }
         self.members.forget_gone(uuids);
         Ok(Removed::Done)
@@ -121,76 +121,86 @@ impl<E: Env> PoolInner<E> {
         let bytes_per_second = (total_bytes - left_bytes).saturating_mul(1000) / milliseconds.max(1);
         Some(Evacuation { left_bytes, total_bytes, bytes_per_second })
     }
+}
 
-    async fn empty_ssds(self: &Rc<Self>, leaving: &[Rc<Ssd<E>>]) -> Result<Removed, Error> {
-        if let Some(log) = &self.log {
-            while leaving.iter().any(|ssd| ssd.is_online() && log.mirrorer().copies_on(ssd) > 0) {
-                if self.check_removal(leaving)? == Removed::Cancelled {
+/// A removal of SSDs that is under way.
+struct Removal<'p, E: Env> {
+    pool: &'p Rc<PoolInner<E>>,
+    leaving: Vec<Rc<Ssd<E>>>,
+}
+
+impl<E: Env> Removal<'_, E> {
+    async fn empty(&self) -> Result<Removed, Error> {
+        if let Some(log) = &self.pool.log {
+            while self.leaving.iter().any(|ssd| ssd.is_online() && log.mirrorer().copies_on(ssd) > 0) {
+                if self.check()? == Removed::Cancelled {
                     return Ok(Removed::Cancelled);
                 }
                 log.mirrors().wanted.wake_all();
-                within(&self.env, INTERVAL, log.signals().room.wait()).await;
+                within(&self.pool.env, INTERVAL, log.signals().room.wait()).await;
             }
             // A row that took no batch may still be in the record.
             log.rows().record_rows().await?;
         }
-        for ssd in leaving {
-            while self.clean.is_being_filled(ssd.index) && ssd.is_online() {
-                within(&self.env, INTERVAL, self.clean.fills().ended()).await;
-                if self.check_removal(leaving)? == Removed::Cancelled {
+        for ssd in &self.leaving {
+            while self.pool.clean.is_being_filled(ssd.index) && ssd.is_online() {
+                within(&self.pool.env, INTERVAL, self.pool.clean.fills().ended()).await;
+                if self.check()? == Removed::Cancelled {
                     return Ok(Removed::Cancelled);
                 }
             }
             let count = ssd.layout.slot_count();
             for first in (0..count).step_by(at(SLOTS_PER_TURN)) {
-                let written = self.clean.empty_slots(ssd.index, first..count.min(first + SLOTS_PER_TURN));
-                self.clean.index().wait_durable(written).await?;
-                if self.check_removal(leaving)? == Removed::Cancelled {
+                let written = self.pool.clean.empty_slots(ssd.index, first..count.min(first + SLOTS_PER_TURN));
+                self.pool.clean.index().wait_durable(written).await?;
+                if self.check()? == Removed::Cancelled {
                     return Ok(Removed::Cancelled);
                 }
             }
         }
-        self.check_removal(leaving)
+        self.check()
     }
 
     /// Whether the removal goes on.
-    fn check_removal(&self, leaving: &[Rc<Ssd<E>>]) -> Result<Removed, Error> {
-        self.life.check_open()?;
-        if self.life.is_stopping() {
+    fn check(&self) -> Result<Removed, Error> {
+        self.pool.life.check_open()?;
+        if self.pool.life.is_stopping() {
             return Err(Error::new(ErrorKind::Stopping, "the pool stops: the SSDs stay in it"));
         }
-        if self.kind == PoolKind::ReadWrite && !self.members.has_two_ssds() && leaving.iter().any(|ssd| ssd.is_online())
+        if self.pool.kind == PoolKind::ReadWrite
+            && !self.pool.members.has_two_ssds()
+            && self.leaving.iter().any(|ssd| ssd.is_online())
         {
-            let message = format!("pool {}: another SSD failed: two copies need those that were to go", self.name);
+            let message = format!("pool {}: another SSD failed: two copies need those that were to go", self.pool.name);
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        Ok(if self.removal_cancelled.get() { Removed::Cancelled } else { Removed::Done })
+        Ok(if self.pool.removal_cancelled.get() { Removed::Cancelled } else { Removed::Done })
     }
 
     /// They are like any other again.
-    fn keep_ssds(self: &Rc<Self>, leaving: &[Rc<Ssd<E>>]) {
-        for ssd in leaving {
+    fn keep(&self) {
+        for ssd in &self.leaving {
             ssd.change(LifeChange::RemovalCancelled);
         }
-        self.joiner.members_changed();
+        self.pool.joiner.members_changed();
     }
 
     /// The members record without the SSD, then its superblock; then it is nobody's.
-    async fn release_ssd(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Result<(), Error> {
-        let busy = || ssd.is_busy() || self.clean.index().is_being_written(ssd.index);
+    async fn release(&self, ssd: &Rc<Ssd<E>>) -> Result<(), Error> {
+        let busy = || ssd.is_busy() || self.pool.clean.index().is_being_written(ssd.index);
         while ssd.is_online() && busy() {
             // Whatever hangs makes the watchdog expel it.
-            self.env.sleep(INTERVAL / 20).await;
+            self.pool.env.sleep(INTERVAL / 20).await;
         }
         let device = ssd.is_online().then(|| ssd.device()).and_then(Result::ok);
         if ssd.go_offline(LifeChange::Replaced, "it was removed") {
-            self.clean.ssds().went_out_of_use(ssd.index);
-            self.leave(ssd).await;
+            self.pool.clean.ssds().went_out_of_use(ssd.index);
+            self.pool.leave(ssd).await;
         }
-        self.members.until_left(ssd).await;
-        self.life.check_open()?;
+        self.pool.members.until_left(ssd).await;
+        self.pool.life.check_open()?;
         let Some(device) = device else { return Ok(()) };
-        match erase_device(&self.env, &device).await {
+        match erase_device(&self.pool.env, &device).await {
             Some(Ok(())) => Ok(()),
             Some(Err(_)) | None => {
                 let message = format!(

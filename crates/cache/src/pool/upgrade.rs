@@ -5,30 +5,28 @@
 //! an older Hotset refuses the pool by name from the first record on. What says of itself no version (segments of the write log, the slot
 //! index, slots) is of the one stream that there was, and stays as it is.
 
-use std::rc::Rc;
-
 use hotset_block::Env;
 
 use crate::error::Error;
 use crate::format::record::RecordKind;
 use crate::format::rows::Rows;
-use crate::pool::PoolInner;
-use crate::pool::survey::Membership;
+use crate::pool::open::Start;
 
-impl<E: Env> PoolInner<E> {
+impl<E: Env> Start<'_, E> {
     /// Replaces what the start does not write anyway: it records the members before, and the catalogue behind this; with a write log
     /// also the rows, when it has found them.
-    pub(super) async fn upgrade(self: &Rc<Self>, plan: &Membership) -> Result<(), Error> {
+    pub(super) async fn upgrade(&self) -> Result<(), Error> {
+        let Self { pool, plan } = self;
         for superblock in &plan.older_superblocks {
-            let ssd = self.members.online_ssds().find(|ssd| ssd.uuid == superblock.ssd_uuid);
+            let ssd = pool.members.online_ssds().find(|ssd| ssd.uuid == superblock.ssd_uuid);
             let Some(ssd) = ssd.cloned() else { continue };
             if let Err(fault) = ssd.write_superblock(superblock).await {
-                self.members.ssd_failed(&ssd, &fault);
+                pool.members.ssd_failed(&ssd, &fault);
             }
         }
-        if plan.is_upgrade() && self.log.is_none() {
-            let _one_at_a_time = self.members.one_change().await;
-            self.members.write_record(RecordKind::Rows, Rows::default().encode()).await?;
+        if plan.is_upgrade() && pool.log.is_none() {
+            let _one_at_a_time = pool.members.one_change().await;
+            pool.members.write_record(RecordKind::Rows, Rows::default().encode()).await?;
         }
         Ok(())
     }
