@@ -29,7 +29,7 @@ export async function change<T>(done: string | ((answer: T) => string), run: () 
 /** The operations that this person began and whose end has not been told yet. */
 const begun = new Set<number>();
 
-/** Begins a removal, which flushes first, or a scrub; its end is told when it comes. */
+/** Begins a removal, which flushes first, a scrub or a flush; its end is told when it comes. */
 export function begin(start: OperationStart): Promise<boolean> {
   return beginBy(() => call("post", "/api/v1/operations", { body: start }));
 }

@@ -203,6 +203,10 @@ export function operationTitle(operation: Operation): string {
       return `Remove SSDs from pool ${name}`;
     case "rebuild":
       return `Make lost copies anew in pool ${name}`;
+    case "flush-volume":
+      return `Flush volume ${name}`;
+    case "flush-pool":
+      return `Flush pool ${name}`;
   }
 }
 
@@ -263,6 +267,9 @@ function afterCancel(kind: Operation["kind"]): string {
     case "scrub":
     case "rebuild":
       return "";
+    case "flush-volume":
+    case "flush-pool":
+      return " What it wrote is on the backing device.";
   }
 }
 

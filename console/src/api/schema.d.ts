@@ -245,6 +245,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{name}/hold": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** What is written may stay dirty again, after a flush that held it. */
+        delete: operations["release_pool"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools/{name}/losses": {
         parameters: {
             query?: never;
@@ -582,6 +599,23 @@ export interface paths {
         /** Takes in what was added to the backing device. Hosts that are connected see the old size until they reconnect, but may use what was added at once. */
         post: operations["grow_volume"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{name}/hold": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** What is written may stay dirty again, after a flush that held it. */
+        delete: operations["release_volume"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1233,6 +1267,12 @@ export interface components {
             /** Format: double */
             writes_per_second?: number | null;
         };
+        /** @description `DELETE /api/v1/volumes/{name}/hold` and `DELETE /api/v1/pools/{name}/hold` */
+        HoldReleased: {
+            /** @description False if nothing was held. */
+            changed: boolean;
+            name: string;
+        };
         /** @description A connection of a host. */
         HostClient: {
             /**
@@ -1435,19 +1475,21 @@ export interface components {
             operation: components["schemas"]["Operation"];
         };
         /** @enum {string} */
-        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "convert-pool" | "write-images" | "scrub" | "remove-ssds" | "rebuild";
+        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "convert-pool" | "write-images" | "scrub" | "remove-ssds" | "rebuild" | "flush-volume" | "flush-pool";
         /** @description `GET /api/v1/operations`: those that are under way, then the last ones that ended, newest first. */
         OperationList: {
             operations: components["schemas"]["Operation"][];
         };
         /**
-         * @description `POST /api/v1/operations`: begins a removal or a scrub and answers at once, where a `DELETE` of the volume, its cache, the pool
-         *     or its SSDs is answered when all is done.
+         * @description `POST /api/v1/operations`: begins a removal, a scrub or a flush and answers at once, where a `DELETE` of the volume, its cache, the
+         *     pool or its SSDs is answered when all is done.
          */
         OperationStart: {
             /** @description Of removals, as in [`Removal`](crate::Removal). */
             force?: boolean;
-            /** @description `disable-cache`, `delete-volume`, `delete-pool`, `remove-ssds` or `scrub`. */
+            /** @description Of flushes: from the beginning on nothing new stays dirty, until a `DELETE` of the volume's or pool's `hold`. */
+            hold?: boolean;
+            /** @description `disable-cache`, `delete-volume`, `delete-pool`, `remove-ssds`, `scrub`, `flush-volume` or `flush-pool`. */
             kind: components["schemas"]["OperationKind"];
             lose_data?: boolean;
             /** @description The volume or the pool. */
@@ -2184,6 +2226,7 @@ export interface components {
              */
             write_cutoff_bytes?: number | null;
             write_mode: components["schemas"]["WriteMode"];
+            writes_held?: null | components["schemas"]["WritesHeld"];
         };
         /** @description A volume, and whether the request changed it. */
         VolumeChange: {
@@ -2478,6 +2521,13 @@ export interface components {
          * @enum {string}
          */
         WriteMode: "write-back" | "instant-write-back" | "write-through" | "write-around";
+        /** @description Since when writes of a volume are held: nothing new stays dirty, also over a restart, until that is released. */
+        WritesHeld: {
+            /** @description Who asked for it. */
+            by: string;
+            /** Format: int64 */
+            since_unix_ms: number;
+        };
     };
     responses: never;
     parameters: never;
@@ -3146,6 +3196,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FlushCancelled"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    release_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoldReleased"];
                 };
             };
             default: {
@@ -4054,6 +4133,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VolumeChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    release_volume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoldReleased"];
                 };
             };
             default: {

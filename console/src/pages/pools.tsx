@@ -10,6 +10,7 @@ import { Action, Badge, Empty, Facts, type Figure, Figures, Heading, Meter, Noti
 import { Dialog } from "../ui/dialog";
 import { Table } from "../ui/table";
 import { atRisk, cacheType, health, ioType, policy, raid, scrubbed, threshold, word } from "../words";
+import { FlushNow } from "./flush-now";
 import { Gone } from "./gone";
 import { RunningOperation, useRunning } from "./operation";
 import { ConvertPool } from "./pool-convert";
@@ -85,7 +86,7 @@ export function Pools() {
 
 type Kind = Operation["kind"];
 
-type Open = "add" | "remove" | "spares" | "settings" | "convert" | "information" | "delete" | null;
+type Open = "flush" | "add" | "remove" | "spares" | "settings" | "convert" | "information" | "delete" | null;
 
 function Selected({ pool, status }: { pool: Pool; status: Status }) {
   const [open, setOpen] = useState<Open>(null);
@@ -101,6 +102,7 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
           <Action label="Add SSDs" reason={readOnly ?? whyNoSettings(pool, running)} run={() => setOpen("add")} />
           <Action label="Remove SSDs" reason={readOnly ?? whyNoRemoval(pool, running)} run={() => setOpen("remove")} />
           <Action label="Add spares" reason={readOnly ?? whyNoSettings(pool, running)} run={() => setOpen("spares")} />
+          <Action label="Flush now" reason={readOnly ?? whyNoFlush(pool, running)} run={() => setOpen("flush")} />
           <Action label="Scrub" reason={readOnly ?? whyNoScrub(pool, running)} run={() => startScrub(pool)} />
           <Action label="Settings" reason={readOnly ?? whyNoSettings(pool, running)} run={() => setOpen("settings")} />
           <Action label="Convert" reason={readOnly ?? whyNoConversion(pool, running)} run={() => setOpen("convert")} />
@@ -140,6 +142,7 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
       {open === "remove" && <RemoveSsds pool={pool} close={close} />}
       {open === "settings" && <PoolSettings pool={pool} close={close} />}
       {open === "convert" && <ConvertPool pool={pool} close={close} />}
+      {open === "flush" && <FlushNow what="pool" name={pool.name} close={close} />}
       {open === "information" && <Information pool={pool} close={close} />}
       {open === "delete" && <DeletePool pool={pool} close={close} />}
     </section>
@@ -184,6 +187,11 @@ function Now({ pool }: { pool: Pool }) {
     { term: "Memory of tables", value: bytes(pool.memory_bytes), note: "" },
   );
   return <Figures figures={figures} />;
+}
+
+function whyNoFlush(pool: Pool, running: Kind[]): string | null {
+  if (pool.type === "read") return "A read pool holds no dirty data.";
+  return running.includes("flush-pool") ? "It is being flushed." : whyNoSettings(pool, running);
 }
 
 function whyNoScrub(pool: Pool, running: Kind[]): string | null {

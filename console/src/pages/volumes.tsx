@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import type { History, Status, Volume } from "../api/types";
 import { useReadOnly } from "../change";
-import { bytes, count, duration, percent } from "../format";
+import { bytes, count, duration, moment, percent } from "../format";
 import { series, status } from "../live";
 import { newest } from "../rates";
 import { go, link, useRoute } from "../router";
@@ -12,6 +12,7 @@ import { Action, Badge, Empty, Facts, Figures, Heading, Notice, Path, ToDo } fro
 import { Table } from "../ui/table";
 import { atRisk, effectiveWriteMode, localDevice, usedBy, word } from "../words";
 import { CACHE_COLUMNS } from "./cache-columns";
+import { FlushNow, releaseWrites } from "./flush-now";
 import { Gone } from "./gone";
 import { RunningOperation, useRunning } from "./operation";
 import { loadFigures } from "./overview";
@@ -107,7 +108,7 @@ export function Volumes() {
 /** From so many on they are searched for. */
 const MANY = 10;
 
-type Open = "settings" | "rename" | "grow" | "clear" | "enable" | "disable" | "delete" | null;
+type Open = "flush" | "settings" | "rename" | "grow" | "clear" | "enable" | "disable" | "delete" | null;
 
 function Selected({ volume, status }: { volume: Volume; status: Status }) {
   const [open, setOpen] = useState<Open>(null);
@@ -133,6 +134,14 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
               reason={flushing ?? (typeof volume.pool === "string" ? null : "No cache is in front of it.")}
               run={() => setOpen("disable")}
             />
+            <Action
+              label="Flush now"
+              reason={offline ?? (running.some((one) => one.kind === "flush-volume") ? "It is being flushed." : null)}
+              run={() => setOpen("flush")}
+            />
+            {volume.writes_held && (
+              <Action label="Release writes" reason={readOnly} run={() => releaseWrites(volume.name)} />
+            )}
             <Action label="Settings" reason={offline} run={() => setOpen("settings")} />
             <Action label="Rename" reason={offline} run={() => setOpen("rename")} />
             <Action label="Grow" reason={offline} run={() => setOpen("grow")} />
@@ -148,6 +157,12 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
               <ToDo action={volume.action} />
             </Notice>
           )}
+          {volume.writes_held && (
+            <Notice tone="quiet">
+              Writes go to the backing device since {moment(new Date(volume.writes_held.since_unix_ms))}, as{" "}
+              {volume.writes_held.by} asked for: nothing new stays dirty until they are released.
+            </Notice>
+          )}
           {volume.backing_emulated && (
             <Notice tone="quiet">
               The backing device is emulated: its speed is that of a model, not of a real array.
@@ -161,6 +176,7 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
       </section>
       <WhyNot volume={volume} />
       <ConnectHosts volume={volume} />
+      {open === "flush" && <FlushNow what="volume" name={volume.name} close={close} />}
       {open === "enable" && <EnableCache volume={volume} pools={status.pools} close={close} />}
       {open === "disable" && <DisableCache volume={volume} close={close} />}
       {open === "settings" && <VolumeSettings volume={volume} pools={status.pools} close={close} />}

@@ -56,6 +56,22 @@ pub struct Flush {
     pub eta_seconds: Option<u64>,
 }
 
+/// Since when writes of a volume are held: nothing new stays dirty, also over a restart, until that is released.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WritesHeld {
+    pub since_unix_ms: u64,
+    /// Who asked for it.
+    pub by: String,
+}
+
+/// `DELETE /api/v1/volumes/{name}/hold` and `DELETE /api/v1/pools/{name}/hold`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HoldReleased {
+    /// False if nothing was held.
+    pub changed: bool,
+    pub name: String,
+}
+
 /// The flush that was cancelled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FlushCancelled {

@@ -38,7 +38,7 @@ pub use disk::{Disk, DiskKind, DiskList};
 pub use error::{ApiError, ApiErrorKind};
 pub use event::{Event, EventList, Severity};
 pub use explanation::{Explanation, LogCopy, PagePlaces, SlotCopy};
-pub use flush::{Flush, FlushCancelled, FlushPurpose, Removal};
+pub use flush::{Flush, FlushCancelled, FlushPurpose, HoldReleased, Removal, WritesHeld};
 pub use history::{History, HistoryAverages, HistoryPoint, LatencyPercentiles, RecentLatency};
 pub use loss::{LossAccepted, LossList, LostExtent, VolumeLoss};
 pub use members::{Progress, Spare, SsdsAdd, SsdsRemove};

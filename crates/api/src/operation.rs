@@ -24,6 +24,10 @@ pub enum OperationKind {
     RemoveSsds,
     /// Make copies of dirty data anew that an SSD took with it; begins by itself.
     Rebuild,
+    /// Write what is dirty of a volume to its backing device, durably, and go on caching.
+    FlushVolume,
+    /// The same of all volumes of a pool.
+    FlushPool,
 }
 
 impl OperationKind {
@@ -37,6 +41,8 @@ impl OperationKind {
             Self::Scrub => "scrub",
             Self::RemoveSsds => "remove-ssds",
             Self::Rebuild => "rebuild",
+            Self::FlushVolume => "flush-volume",
+            Self::FlushPool => "flush-pool",
         }
     }
 }
@@ -108,12 +114,12 @@ pub struct OperationList {
     pub operations: Vec<Operation>,
 }
 
-/// `POST /api/v1/operations`: begins a removal or a scrub and answers at once, where a `DELETE` of the volume, its cache, the pool
-/// or its SSDs is answered when all is done.
+/// `POST /api/v1/operations`: begins a removal, a scrub or a flush and answers at once, where a `DELETE` of the volume, its cache, the
+/// pool or its SSDs is answered when all is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperationStart {
-    /// `disable-cache`, `delete-volume`, `delete-pool`, `remove-ssds` or `scrub`.
+    /// `disable-cache`, `delete-volume`, `delete-pool`, `remove-ssds`, `scrub`, `flush-volume` or `flush-pool`.
     pub kind: OperationKind,
     /// The volume or the pool.
     pub name: String,
@@ -125,6 +131,13 @@ pub struct OperationStart {
     pub force: bool,
     #[serde(default)]
     pub lose_data: bool,
+    /// Of flushes: from the beginning on nothing new stays dirty, until a `DELETE` of the volume's or pool's `hold`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hold: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// `DELETE /api/v1/operations/{id}`

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::DeviceIo;
 use crate::words::{CacheHealth, CacheState, Health, PoolKind, VolumeState, WriteMode};
+use crate::{DeviceIo, WritesHeld};
 
 /// `POST /api/v1/volumes`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -208,6 +208,9 @@ pub struct Volume {
     pub lost_bytes: u64,
     /// How long the oldest of what is dirty has been so, counted anew at a start; null if nothing is dirty.
     pub oldest_dirty_seconds: Option<u64>,
+    /// Its writes go to the backing device, because an administrator wants that for a while; null: they do not.
+    #[serde(default)]
+    pub writes_held: Option<WritesHeld>,
     /// Where hosts find it, one URI for each listener.
     pub nbd: Vec<String>,
     /// The block device of this machine that it is; null: none.

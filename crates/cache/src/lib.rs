@@ -53,6 +53,7 @@ pub use status::{
 pub use volume::cleaner::Drained;
 pub use volume::clear::Cleared;
 pub use volume::explain::{Explanation, FillState, InPool, LogCopy};
+pub use volume::flush_now::Flushed;
 pub use volume::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
 pub use volume::missed::Missed;
 pub use volume::recorder::{Recorded, RecordedRequest};

@@ -303,6 +303,8 @@ pub struct VolumeStatus {
     pub oldest_dirty_seconds: Option<u64>,
     /// The cache is being flushed, so that it can be taken away.
     pub draining: bool,
+    /// Nothing new stays dirty, because an administrator wants that.
+    pub writes_held: bool,
     pub backing_emulated: bool,
     /// Of the backing device, since the volume was opened.
     pub backing_io: DeviceIo,

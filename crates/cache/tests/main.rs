@@ -5,6 +5,7 @@
 
 mod any_bytes;
 mod carried;
+mod flush_now;
 mod golden;
 mod golden_live;
 mod golden_log;

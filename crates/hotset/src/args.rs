@@ -281,6 +281,19 @@ pub(crate) enum PoolVerb {
         #[arg(long)]
         background: bool,
     },
+    /// Write what is dirty of a pool's volumes to the backing devices now and make it durable there, while hosts go on
+    #[command(after_help = FLUSHING)]
+    Flush {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+        #[command(flatten)]
+        flush: FlushArguments,
+    },
+    /// End what `pool flush --hold` began: what hosts write may stay dirty again
+    Release {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+    },
     /// End the flush of a `pool delete` or `pool convert`: the pool stays as it is, and caches writes again
     CancelFlush {
         #[arg(value_parser = PoolName::from_str)]
@@ -346,6 +359,19 @@ pub(crate) enum PoolVerb {
         #[arg(long)]
         force: bool,
     },
+}
+
+const FLUSHING: &str = "What is dirty when it begins is what it writes. Ctrl-C cancels it. For a snapshot or a backup of the backing device: \
+    flush with --hold, take the snapshot, then `release`.";
+
+#[derive(Args, Debug)]
+pub(crate) struct FlushArguments {
+    /// Nothing new stays dirty from now on, also after a restart, until it is released
+    #[arg(long)]
+    pub(crate) hold: bool,
+    /// Begin it and return; `hotset operations` shows how far it is
+    #[arg(long)]
+    pub(crate) background: bool,
 }
 
 const CONVERTING: &str = "Hosts go on meanwhile. Ctrl-C cancels while dirty data is flushed. If this command or the daemon is killed, the \
@@ -560,6 +586,19 @@ pub(crate) enum VolumeVerb {
         name: VolumeName,
         #[command(flatten)]
         removal: RemovalArguments,
+    },
+    /// Write what is dirty of a volume to the backing device now and make it durable there, while hosts go on
+    #[command(after_help = FLUSHING)]
+    Flush {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+        #[command(flatten)]
+        flush: FlushArguments,
+    },
+    /// End what `volume flush --hold` began: what hosts write may stay dirty again
+    Release {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
     },
     /// End the flush of a `volume delete` or `volume disable-cache`: the volume caches writes again
     CancelFlush {
@@ -990,11 +1029,15 @@ mod tests {
             "hotset pool set p flush-rate=high dirty-watermark=40 dirty-age=10m",
             "hotset pool delete p --force --yes-lose-data",
             "hotset pool cancel-flush p",
+            "hotset pool flush p --hold --background",
+            "hotset pool release p",
             "hotset volume create v --backing a --pool p --mode write-through --read-cache off",
             "hotset volume set v mode=write-around read-cache=on",
             "hotset volume delete v --force",
             "hotset volume disable-cache v --force --yes-lose-data",
             "hotset volume cancel-flush v",
+            "hotset volume flush v --hold --background",
+            "hotset volume release v",
             "hotset volume accept-backing v --force",
             "hotset volume accept-backing v --dry-run",
             "hotset pool import --ssd a b --accept-missing",

@@ -15,6 +15,7 @@ mod demonstration;
 mod dirty_faults;
 mod faults;
 mod fence;
+mod flush_now;
 mod follow;
 mod geometry;
 mod guest;

@@ -89,7 +89,7 @@ impl<E: Env> PoolInner<E> {
         self.life.end_log();
         log.wake_all();
         let quiet = async {
-            let cleans = || self.volumes.all().iter().any(|(_, volume)| volume.cleaning.get());
+            let cleans = || self.volumes.all().iter().any(|(_, volume)| volume.is_being_cleaned());
             while !log.is_quiet() || cleans() {
                 log.signals().room.wait().await;
             }
@@ -166,7 +166,7 @@ impl<'p, E: Env> Stop<'p, E> {
             return volumes;
         }
         let flush = async |volume: &Rc<VolumeInner<E>>| {
-            if volume.cleaning.get() {
+            if volume.is_being_cleaned() {
                 let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
                 let message = format!("what was being flushed to {} did not end in {seconds} s", volume.backing.name);
                 return Err(Error::new(ErrorKind::Media, message));

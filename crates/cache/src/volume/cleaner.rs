@@ -204,7 +204,7 @@ impl<E: Env> LoggedVolume<'_, E> {
         let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
         // An SSD left, and what is left has no room to move anything.
         let out_of_rows = log.is_out_of_rows();
-        if volume.draining.get() || never_dirty || !log.mirrorer().may_cache_writes() || idle || out_of_rows {
+        if volume.keeps_nothing_dirty() || never_dirty || !log.mirrorer().may_cache_writes() || idle || out_of_rows {
             return Some(Effort::Full);
         }
         let cleaning = self.pool().settings.get().cleaning;
@@ -217,14 +217,22 @@ impl<E: Env> LoggedVolume<'_, E> {
 
     /// Cleans some pages from where the last pass ended; false if there was nothing to clean.
     pub(crate) async fn clean_pass(self, effort: Effort) -> Result<bool, Error> {
-        let Self { volume, log, .. } = self;
+        let Self { volume, .. } = self;
         self.clean_written_out().await?;
-        let mut ranges = self.dirty_ranges(volume.sweep.get());
+        let mut ranges = self.dirty_ranges(volume.sweep.get()..PAGES_MAX);
         if ranges.is_empty() && volume.sweep.get() > 0 {
-            ranges = self.dirty_ranges(0);
+            ranges = self.dirty_ranges(0..PAGES_MAX);
         }
         let Some(last) = ranges.last() else { return Ok(false) };
         volume.sweep.set(last.end);
+        self.clean_ranges(ranges, effort).await?;
+        Ok(true)
+    }
+
+    /// Writes what is dirty of these ranges to the backing device, and flushes it; answers what of them was written, which is clean if
+    /// it is still the newest.
+    pub(super) async fn clean_ranges(self, ranges: Vec<Range<u64>>, effort: Effort) -> Result<Vec<Range<u64>>, Error> {
+        let Self { volume, log, .. } = self;
         let mut extents = Vec::new();
         for range in ranges {
             // Nobody is waited for while others may wait for what is held: the rest has its turn in the next sweep.
@@ -247,13 +255,14 @@ impl<E: Env> LoggedVolume<'_, E> {
         }
         volume.backing.flush().await?;
         volume.backing.check_failures(failures)?;
+        let ranges = extents.iter().map(|extent| extent.range.clone()).collect();
         let runs: Vec<LogRun> = extents.into_iter().flat_map(|extent| extent.runs).collect();
         self.mark_clean(&runs);
-        Ok(true)
+        Ok(ranges)
     }
 
     /// What hosts' own writes took to the backing device is not written again, only flushed.
-    async fn clean_written_out(self) -> Result<(), Error> {
+    pub(super) async fn clean_written_out(self) -> Result<(), Error> {
         let Self { volume, attached, .. } = self;
         if !self.is_in_place() || attached.written_out.borrow().is_empty() {
             return Ok(());
@@ -267,14 +276,14 @@ impl<E: Env> LoggedVolume<'_, E> {
         Ok(())
     }
 
-    /// Pages that are dirty from `from` on, in merged ranges within the device's optimal transfers.
-    fn dirty_ranges(self, from: u64) -> Vec<Range<u64>> {
+    /// The first pages that are dirty of `pages`, in merged ranges within the device's optimal transfers.
+    pub(super) fn dirty_ranges(self, pages: Range<u64>) -> Vec<Range<u64>> {
         let Self { volume, log, .. } = self;
         let unit = extent_pages(volume.backing.info.optimal_io_bytes);
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        let mut pages = 0;
+        let mut count = 0;
         let overlay = log.overlay();
-        for live in overlay.range(self.index(), from..PAGES_MAX) {
+        for live in overlay.range(self.index(), pages) {
             if !live.dirty || live.is_lost() {
                 continue;
             }
@@ -282,13 +291,13 @@ impl<E: Env> LoggedVolume<'_, E> {
                 Some(range) if range.end == live.page && live.page % unit != 0 => range.end += 1,
                 _ => {
                     // A pass ends between two extents, so that no stripe is cut for it.
-                    if pages >= PASS_PAGES {
+                    if count >= PASS_PAGES {
                         break;
                     }
                     ranges.push(live.page..live.page + 1);
                 }
             }
-            pages += 1;
+            count += 1;
         }
         ranges
     }
@@ -430,7 +439,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     }
 
     /// Why what is dirty cannot be cleaned.
-    fn cannot_clean(self) -> Option<Error> {
+    pub(super) fn cannot_clean(self) -> Option<Error> {
         let Self { volume, log, .. } = self;
         let dirty = log.counts(self.index()).dirty * PAGE;
         let name = &volume.spec.borrow().name;
@@ -442,7 +451,7 @@ impl<E: Env> LoggedVolume<'_, E> {
             error.to_string()
         } else if volume.backing.info.read_only {
             "its backing device is read-only".to_owned()
-        } else if !volume.cleaning.get() && self.dirty_ranges(0).is_empty() {
+        } else if !volume.cleaning.get() && self.dirty_ranges(0..PAGES_MAX).is_empty() {
             log.data_loss().why_lost(Some(self.index()))
         } else {
             return None;
@@ -555,6 +564,11 @@ impl<E: Env> VolumeInner<E> {
 
     pub(crate) fn detached_from(&self, pool: &Rc<PoolInner<E>>) -> bool {
         self.attached().is_none_or(|attached| !Rc::ptr_eq(&attached.pool, pool))
+    }
+
+    /// By the task that does so, or by a flush.
+    pub(crate) fn is_being_cleaned(&self) -> bool {
+        self.cleaning.get() || self.passes.get() > 0
     }
 
     /// No request came for so long.

@@ -20,6 +20,7 @@ pub(crate) mod cleaner;
 pub(crate) mod clear;
 pub(crate) mod explain;
 pub(crate) mod fill;
+pub(crate) mod flush_now;
 pub(crate) mod identity;
 pub(crate) mod in_log;
 pub(crate) mod read;
@@ -105,6 +106,12 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) stopped: Cell<bool>,
     /// Its cache is being flushed, so that it can be taken away: new writes go past it.
     pub(crate) draining: Cell<bool>,
+    /// An administrator wants nothing new to stay dirty, for a while.
+    pub(crate) writes_held: Cell<bool>,
+    /// What is dirty now is being flushed; whether that was cancelled.
+    pub(crate) flushing_now: RefCell<Option<Rc<Cell<bool>>>>,
+    /// Passes over what is dirty that flushes make, beside the task that cleans.
+    pub(crate) passes: Cell<u32>,
     /// It has dirty data of another backing device: it serves nothing. The reason, and what to do.
     pub(crate) fenced: RefCell<Option<String>>,
     pub(crate) last_flush: Cell<Option<Instant>>,
@@ -228,6 +235,9 @@ impl<E: Env> Volume<E> {
             last_misses: LastMisses::default(),
             stopped: Cell::new(false),
             draining: Cell::new(false),
+            writes_held: Cell::new(false),
+            flushing_now: RefCell::default(),
+            passes: Cell::new(0),
             fenced: RefCell::default(),
             last_flush: Cell::new(None),
             steps: Cell::new(0),
@@ -492,6 +502,7 @@ impl<E: Env> Volume<E> {
             lost_bytes: uses.lost_bytes,
             oldest_dirty_seconds: uses.oldest_dirty_seconds,
             draining: volume.draining.get(),
+            writes_held: volume.writes_held.get(),
             backing_emulated: volume.backing.info.emulated,
             backing_io: volume.backing.io.snapshot(),
             stats: volume.counted(),

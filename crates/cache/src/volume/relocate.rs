@@ -32,6 +32,7 @@ pub struct Relocated {
     latencies: (LatencyCounters, LatencyCounters),
     backing_io: DeviceIo,
     doubt: Doubt,
+    writes_held: bool,
 }
 
 impl Relocated {
@@ -82,7 +83,9 @@ impl<E: Env> Volume<E> {
         backing.io.resume(relocated.backing_io);
         backing.doubt(relocated.doubt);
         let stats = Stats::resumed(relocated.stats, relocated.latencies);
-        Ok(Self::over(env, relocated.spec, backing, relocated.size_bytes, stats, memory))
+        let volume = Self::over(env, relocated.spec, backing, relocated.size_bytes, stats, memory);
+        volume.inner.writes_held.set(relocated.writes_held);
+        Ok(volume)
     }
 
     /// Who uses this handle is not told yet that what was written may not be there.
@@ -122,6 +125,7 @@ impl<E: Env> VolumeInner<E> {
             latencies: (self.stats.read_latency.counters(), self.stats.write_latency.counters()),
             backing_io: self.backing.io.snapshot(),
             doubt: self.backing.doubted(),
+            writes_held: self.writes_held.get(),
         })
     }
 

@@ -68,7 +68,10 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
             }
             return Route::Append(self.after_append(count));
         }
-        if !self.log.mirrorer().may_cache_writes() || self.volume.draining.get() || !self.wants_cached(pages, hints) {
+        if !self.log.mirrorer().may_cache_writes()
+            || self.volume.keeps_nothing_dirty()
+            || !self.wants_cached(pages, hints)
+        {
             return Route::Around;
         }
         if !self.log.has_room(count)
@@ -92,7 +95,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
             WriteMode::InstantWriteBack | WriteMode::WriteBack => AfterAppend::Answer,
         };
         let counts = self.pool().settings.get().populate_on_write > 1 && !hints.at_once;
-        let is_held_up = self.volume.draining.get() || takes_nothing(self.volume);
+        let is_held_up = self.volume.keeps_nothing_dirty() || takes_nothing(self.volume);
         let is_appended = !hints.streaming
             && !counts
             && !is_held_up
@@ -142,7 +145,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
     pub(crate) fn keeps_dirty(self) -> bool {
         let mode = self.volume.spec.borrow().settings.write_mode;
         let cached = matches!(mode, WriteMode::WriteBack | WriteMode::InstantWriteBack);
-        cached && self.log.mirrorer().may_cache_writes() && !self.volume.draining.get()
+        cached && self.log.mirrorer().may_cache_writes() && !self.volume.keeps_nothing_dirty()
     }
 
     fn wants_cached(self, pages: &Range<u64>, hints: WriteHints) -> bool {
@@ -223,6 +226,11 @@ impl AfterAppend {
 }
 
 impl<E: Env> VolumeInner<E> {
+    /// Its cache is to be taken away, or an administrator wants the backing device to have everything.
+    pub(crate) fn keeps_nothing_dirty(&self) -> bool {
+        self.draining.get() || self.writes_held.get()
+    }
+
     pub(crate) fn write_hints(&self, bytes: u64, streaming: bool, durability: Durability) -> WriteHints {
         let synced = durability == Durability::Durable
             || (bytes <= SHORT_WRITE_BYTES

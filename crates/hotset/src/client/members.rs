@@ -43,6 +43,7 @@ pub(super) fn remove(
         ssds: ssds.iter().map(|ssd| selector(ssd)).collect(),
         force: false,
         lose_data: false,
+        hold: false,
     };
     let operation: Operation = client.send(Method::POST, "/operations", &start)?;
     if background && operation.state == OperationState::Running {

@@ -5,6 +5,7 @@ mod advisor;
 mod drawing;
 mod drives;
 mod events;
+mod flush;
 mod http;
 mod image;
 mod members;

@@ -1,8 +1,8 @@
 //! The `pool` verbs.
 
 use hotset_api::{
-    ApiError, Deleted, LossAccepted, LossList, MemoryTerms, Operation, Pool, PoolChange, PoolConvert, PoolCreate,
-    PoolImport, PoolKind, PoolList, PoolPlan, PoolSettingsChange, WriteLog,
+    ApiError, Deleted, LossAccepted, LossList, MemoryTerms, Operation, OperationKind, Pool, PoolChange, PoolConvert,
+    PoolCreate, PoolImport, PoolKind, PoolList, PoolPlan, PoolSettingsChange, WriteLog,
 };
 use hyper::Method;
 
@@ -10,7 +10,7 @@ use super::http::Client;
 use super::image::fill_bar;
 use super::print::{absolute, print, tell, write_out};
 use super::table::{Cell, Column, Listing, Table, facts, notes, on_off};
-use super::{drives, members, operations, removal, scrub};
+use super::{drives, flush, members, operations, removal, scrub};
 use crate::args::{ConvertArguments, Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
 use crate::size::{grouped, human};
@@ -39,6 +39,8 @@ pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: P
         }
         PoolVerb::Convert(arguments) => convert(client, output, &arguments),
         PoolVerb::Scrub { name, background } => scrub::run(client, output, name.as_str(), background),
+        PoolVerb::Flush { name, flush } => flush::run(client, output, OperationKind::FlushPool, name.as_str(), &flush),
+        PoolVerb::Release { name } => flush::release(client, output, "pool", name.as_str()),
         PoolVerb::CancelFlush { name } => removal::cancel(client, output, "pool", &format!("/pools/{name}/flush")),
         PoolVerb::AddSsd(arguments) => members::add(client, output, &arguments, "ssds"),
         PoolVerb::RemoveSsd { name, ssd, background } => {

@@ -16,6 +16,7 @@ pub(super) fn run(client: &Client, output: Output, name: &str, background: bool)
         ssds: Vec::new(),
         force: false,
         lose_data: false,
+        hold: false,
     };
     let operation: Operation = client.send(Method::POST, "/operations", &start)?;
     if background {

@@ -1,16 +1,16 @@
 //! The `volume` verbs.
 
 use hotset_api::{
-    ApiError, ApiErrorKind, BackingAccept, BackingEvidence, CacheEnable, Deleted, Explanation, HostClient, PoolKind,
-    Share, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeList, VolumeRename, VolumeSet, VolumeState,
-    VolumeStats,
+    ApiError, ApiErrorKind, BackingAccept, BackingEvidence, CacheEnable, Deleted, Explanation, HostClient,
+    OperationKind, PoolKind, Share, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeList, VolumeRename,
+    VolumeSet, VolumeState, VolumeStats,
 };
 use hyper::Method;
 
 use super::http::Client;
 use super::print::print;
-use super::removal;
 use super::table::{Cell, Column, Listing, facts, notes, on_off};
+use super::{flush, removal};
 use crate::args::{Output, VolumeVerb};
 use crate::paths::absolute_backing;
 use crate::settings::volume_set;
@@ -99,6 +99,10 @@ pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: V
             let deleted: Deleted = removal::remove(client, output, &path, &flush, removal)?;
             print(output, &deleted, |deleted| format!("Deleted volume {}\n", deleted.deleted))
         }
+        VolumeVerb::Flush { name, flush } => {
+            flush::run(client, output, OperationKind::FlushVolume, name.as_str(), &flush)
+        }
+        VolumeVerb::Release { name } => flush::release(client, output, "volume", name.as_str()),
         VolumeVerb::CancelFlush { name } => {
             removal::cancel(client, output, "volume", &format!("/volumes/{name}/flush"))
         }
@@ -279,6 +283,11 @@ fn data_at_risk(volume: &Volume) -> String {
 fn write_mode(volume: &Volume) -> String {
     let [now, set] =
         [volume.effective_write_mode, volume.write_mode].map(|mode| words::engine_write_mode(mode).to_string());
+    if let Some(held) = &volume.writes_held {
+        let since = date_and_time(held.since_unix_ms / 1000);
+        let (by, name) = (&held.by, &volume.name);
+        return format!("{now}: held since {since}, by {by}; `hotset volume release {name}` ends that (then {set})");
+    }
     match volume.pool_type {
         _ if now == set => now,
         Some(_) => format!("{now}: its pool caches no writes ({set} in a read-write pool)"),

@@ -11,6 +11,7 @@ use super::changing::accept::Acceptance;
 use super::changing::convert::Conversions;
 use super::changing::create::Creation;
 use super::changing::flush::{Draining, Flushes};
+use super::changing::flush_now::FlushesNow;
 use super::changing::losses::Losses;
 use super::changing::members::Members;
 use super::changing::memory_cache::MemoryCaching;
@@ -67,6 +68,7 @@ pub(crate) struct Rooms {
     pub(crate) losses: Arc<Losses>,
     pub(crate) acceptance: Arc<Acceptance>,
     pub(crate) draining: Arc<Draining>,
+    pub(crate) flushes_now: Arc<FlushesNow>,
     pub(crate) removals: Arc<Removals>,
     pub(crate) conversions: Arc<Conversions>,
     pub(crate) operating: Arc<Operating>,
@@ -158,6 +160,7 @@ impl Rooms {
             renamed: Mutex::default(),
         });
         let scrubs = Arc::new(Scrubs { records: Arc::clone(&records), operations: Arc::clone(&operations) });
+        let flushes_now = Arc::new(FlushesNow::new(Arc::clone(&records), Arc::clone(&operations)));
         let losses = Arc::new(Losses { records: Arc::clone(&records), serving: Arc::clone(&serving) });
         let acceptance = Arc::new(Acceptance {
             records: Arc::clone(&records),
@@ -200,6 +203,7 @@ impl Rooms {
             draining: Arc::clone(&draining),
             removals: Arc::clone(&removals),
             scrubs: Arc::clone(&scrubs),
+            flushes_now: Arc::clone(&flushes_now),
             members: Arc::clone(&members),
         });
         let recordings = Arc::new(Recordings { records: Arc::clone(&records) });
@@ -241,6 +245,7 @@ impl Rooms {
             losses,
             acceptance,
             draining,
+            flushes_now,
             removals,
             conversions,
             operating,

@@ -37,15 +37,17 @@ const HOST_ERRORS: &str = "host-errors.json";
 const BACKINGS: &str = "backings.json";
 const MEMORY_CACHE: &str = "memory-cache.json";
 const LOCAL_DEVICES: &str = "local-devices.json";
+const HELD_WRITES: &str = "held-writes.json";
 
 /// Records without which the daemon can do: one that cannot be read is set aside and begun anew, and then this is so.
-const BEGUN_ANEW: [(&str, &str); 7] = [
+const BEGUN_ANEW: [(&str, &str); 8] = [
     (SSD_WRITES, "what was written to the SSDs is counted anew"),
     (FAILURES, "how earlier runs ended, and which pools were fenced for that, is forgotten"),
     (HOST_ERRORS, "errors that hosts got in earlier runs are forgotten"),
     (BACKINGS, "which backing device is whose was found out anew: paths that were swapped meanwhile were not noticed"),
     (MEMORY_CACHE, "the memory cache has the size that the configuration says"),
     (LOCAL_DEVICES, "no volume is a local device any more: `hotset volume set NAME local=on` makes it one again"),
+    (HELD_WRITES, "no volume's writes are held any more: `hotset volume flush NAME --hold` holds them again"),
     (EVENTS, "events that cannot be read are forgotten"),
 ];
 
@@ -183,6 +185,15 @@ pub(crate) struct LocalRecord {
     pub(crate) identifier: String,
 }
 
+/// A volume whose writes are held, as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HoldRecord {
+    /// By which the volume is known, whatever it is called.
+    pub(crate) backing: String,
+    pub(crate) since_unix_ms: u64,
+    pub(crate) by: String,
+}
+
 /// A pool as it is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PoolRecord {
@@ -277,6 +288,11 @@ struct BackingRecords {
 #[derive(Default, Serialize, Deserialize)]
 struct LocalRecords {
     volumes: Vec<LocalRecord>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct HoldRecords {
+    volumes: Vec<HoldRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -472,6 +488,15 @@ impl StateDirectory {
 
     pub(crate) fn write_locals(&self, locals: &[LocalRecord]) -> io::Result<()> {
         self.write_begun_anew(LOCAL_DEVICES, &LocalRecords { volumes: locals.to_vec() })
+    }
+
+    /// The volumes whose writes are held. Begun anew if it cannot be read.
+    pub(crate) fn holds(&self) -> Vec<HoldRecord> {
+        self.read_or_begin_anew::<HoldRecords>(HELD_WRITES).volumes
+    }
+
+    pub(crate) fn write_holds(&self, holds: &[HoldRecord]) -> io::Result<()> {
+        self.write_begun_anew(HELD_WRITES, &HoldRecords { volumes: holds.to_vec() })
     }
 
     /// A missing file means that nothing is remembered; so does one that cannot be read, which is kept beside.

@@ -11,7 +11,7 @@ use hotset_block::{Env as _, HostDevice, HostEnv};
 use hotset_cache::advisor::miniature::Setup;
 use hotset_cache::advisor::tap::{Taken, Wanted};
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
-use hotset_cache::{Cleared, Error, ErrorKind, Explanation, Recorded, Volume, VolumeStatus};
+use hotset_cache::{Cleared, Error, ErrorKind, Explanation, Flushed, Recorded, Volume, VolumeStatus};
 
 use super::device;
 use super::open::Plane;
@@ -186,6 +186,27 @@ impl Plane {
     pub(crate) async fn closed(self: Rc<Self>) -> Result<Vec<VolumeName>, Error> {
         let volumes = self.volumes.borrow();
         Ok(volumes.values().filter(|volume| volume.is_closed()).map(Volume::name).collect())
+    }
+
+    /// Writes what is dirty now to the backing device, for as long as that takes.
+    pub(crate) async fn flush_now(self: Rc<Self>, name: VolumeName) -> Result<Flushed, Error> {
+        self.volume(&name)?.flush_now().await
+    }
+
+    pub(crate) async fn cancel_flush_now(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
+        self.volume(&name)?.cancel_flush_now();
+        Ok(())
+    }
+
+    /// Nothing new stays dirty from now on.
+    pub(crate) async fn hold_writes(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
+        self.volume(&name)?.hold_writes();
+        Ok(())
+    }
+
+    pub(crate) async fn release_writes(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
+        self.volume(&name)?.release_writes();
+        Ok(())
     }
 
     pub(crate) async fn set_volume(

@@ -178,6 +178,7 @@ fn remove_ssds(client: &Client, output: Output, pool: &str, ssds: &[String]) -> 
         ssds: ssds.to_vec(),
         force: false,
         lose_data: false,
+        hold: false,
     };
     let operation: Operation = client.send(Method::POST, "/operations", &start)?;
     match follow(client, output, operation.id, "Emptying SSDs of")?.error {

@@ -5,6 +5,7 @@ pub(crate) mod accept;
 pub(crate) mod convert;
 pub(crate) mod create;
 pub(crate) mod flush;
+pub(crate) mod flush_now;
 pub(crate) mod losses;
 pub(crate) mod members;
 pub(crate) mod memory_cache;

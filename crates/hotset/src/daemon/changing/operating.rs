@@ -8,6 +8,7 @@ use hotset_api::{
 };
 
 use super::flush::{self, Draining, Flushes};
+use super::flush_now::FlushesNow;
 use super::members::{self, Members};
 use super::operations::Operations;
 use super::removal::Removals;
@@ -22,6 +23,7 @@ pub(crate) struct Operating {
     pub(crate) draining: Arc<Draining>,
     pub(crate) removals: Arc<Removals>,
     pub(crate) scrubs: Arc<Scrubs>,
+    pub(crate) flushes_now: Arc<FlushesNow>,
     pub(crate) members: Arc<Members>,
 }
 
@@ -31,6 +33,7 @@ impl Operating {
         self.flushes.tell(&snapshot, &self.operations);
         scrub::tell(&snapshot, &self.operations);
         members::tell(&snapshot, &self.operations);
+        self.flushes_now.tell(&snapshot);
         Ok(OperationList { operations: self.operations.list() })
     }
 
@@ -55,6 +58,14 @@ impl Operating {
             }
             OperationKind::Scrub => {
                 let id = self.scrubs.begin_scrub(&request.name).await?;
+                return self.operation(id).await;
+            }
+            OperationKind::FlushVolume => {
+                let id = self.flushes_now.begin(&flush::Subject::volume(&request.name)?, request.hold).await?;
+                return self.operation(id).await;
+            }
+            OperationKind::FlushPool => {
+                let id = self.flushes_now.begin(&flush::Subject::pool(&request.name)?, request.hold).await?;
                 return self.operation(id).await;
             }
             OperationKind::RemoveSsds => {
@@ -87,7 +98,12 @@ impl Operating {
                 flush::Subject::volume(&operation.subject.name)?
             }
             OperationKind::DeletePool | OperationKind::ConvertPool => flush::Subject::pool(&operation.subject.name)?,
-            OperationKind::WriteImages | OperationKind::Scrub | OperationKind::RemoveSsds | OperationKind::Rebuild => {
+            OperationKind::WriteImages
+            | OperationKind::Scrub
+            | OperationKind::RemoveSsds
+            | OperationKind::Rebuild
+            | OperationKind::FlushVolume
+            | OperationKind::FlushPool => {
                 let changed = self.operations.cancel(id);
                 return Ok(OperationCancelled { changed, operation: self.operation(id).await? });
             }

@@ -332,7 +332,9 @@ impl Operations {
             | OperationKind::ConvertPool
             | OperationKind::Scrub
             | OperationKind::RemoveSsds
-            | OperationKind::Rebuild => None,
+            | OperationKind::Rebuild
+            | OperationKind::FlushVolume
+            | OperationKind::FlushPool => None,
         });
         works.collect()
     }

@@ -346,11 +346,16 @@ impl Removals {
     async fn delete_volume_now(&self, name: &VolumeName, dirty: DirtyData) -> Result<(), ApiError> {
         self.local.disable(name.as_str(), true).await?;
         let snapshot = self.records.plane.snapshot().await?;
+        let backing = self.records.backing_of(name.as_str(), &snapshot);
         match snapshot.volumes.iter().find(|open| open.name == *name) {
             Some(status) => self.delete_open_volume(status, dirty).await?,
             None => self.delete_offline_volume(name, dirty).await?,
         }
         self.backings.forget_backing(name.as_str());
+        if backing.is_some_and(|backing| self.records.holds.remove(&backing)) {
+            // Else it is forgotten with the next one.
+            let _ = self.records.state.write_holds(&self.records.holds.all());
+        }
         tracing::info!(volume = %name, ?dirty, "deleted");
         Ok(())
     }

@@ -51,6 +51,7 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         pools::accept_loss,
         pools::pool_flush,
         pools::cancel_pool_flush,
+        pools::release_pool,
         volumes::list_volumes,
         volumes::create_volume,
         volumes::show_volume,
@@ -65,6 +66,7 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         volumes::disable_cache,
         volumes::volume_flush,
         volumes::cancel_volume_flush,
+        volumes::release_volume,
         volumes::connect,
         volumes::explain,
         advisor::advise_all,
@@ -108,6 +110,7 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/pools/{name}", get(pools::show_pool).patch(pools::set_pool).delete(pools::delete_pool))
         .route("/pools/{name}/open", post(pools::open_pool))
         .route("/pools/{name}/flush", get(pools::pool_flush).delete(pools::cancel_pool_flush))
+        .route("/pools/{name}/hold", delete(pools::release_pool))
         .route("/pools/{name}/conversion", post(pools::convert_pool))
         .route("/pools/{name}/conversion/plan", post(pools::plan_conversion))
         .route("/pools/{name}/losses", get(pools::losses))
@@ -123,6 +126,7 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/volumes/{name}/backing", get(volumes::backing_evidence).put(volumes::accept_backing))
         .route("/volumes/{name}/cache", put(volumes::enable_cache).delete(volumes::disable_cache))
         .route("/volumes/{name}/flush", get(volumes::volume_flush).delete(volumes::cancel_volume_flush))
+        .route("/volumes/{name}/hold", delete(volumes::release_volume))
         .route("/volumes/{name}/connect", get(volumes::connect))
         .route("/volumes/{name}/explanation", get(volumes::explain))
         .route("/volumes/{name}/advisor", get(advisor::advise))

@@ -117,6 +117,13 @@ pub(super) async fn cancel_pool_flush(State(rooms): Manages, Name(name): Name<St
     Ok(Json(rooms.draining.cancel_flush(&Subject::pool(&name)?).await?))
 }
 
+/// What is written may stay dirty again, after a flush that held it.
+#[utoipa::path(delete, path = "/api/v1/pools/{name}/hold", params(("name" = String, Path)),
+    responses((status = 200, body = api::HoldReleased), (status = "default", body = ApiError)))]
+pub(super) async fn release_pool(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::HoldReleased> {
+    lasting(async move { rooms.flushes_now.release(&Subject::pool(&name)?).await }).await
+}
+
 #[utoipa::path(post, path = "/api/v1/pools/{name}/conversion", params(("name" = String, Path)), request_body = api::PoolConvert,
     responses((status = 202, body = api::Operation), (status = "default", body = ApiError)))]
 pub(super) async fn convert_pool(

@@ -88,6 +88,13 @@ pub(super) async fn cancel_volume_flush(
     Ok(Json(rooms.draining.cancel_flush(&Subject::volume(&name)?).await?))
 }
 
+/// What is written may stay dirty again, after a flush that held it.
+#[utoipa::path(delete, path = "/api/v1/volumes/{name}/hold", params(("name" = String, Path)),
+    responses((status = 200, body = api::HoldReleased), (status = "default", body = ApiError)))]
+pub(super) async fn release_volume(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::HoldReleased> {
+    lasting(async move { rooms.flushes_now.release(&Subject::volume(&name)?).await }).await
+}
+
 #[utoipa::path(put, path = "/api/v1/volumes/{name}/name", params(("name" = String, Path)), request_body = api::VolumeRename,
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
 pub(super) async fn rename_volume(

@@ -7,6 +7,7 @@ pub(crate) mod departed_ssds;
 pub(crate) mod devices;
 pub(crate) mod disks;
 pub(crate) mod guard;
+pub(crate) mod holds;
 pub(crate) mod local_devices;
 pub(crate) mod locals;
 pub(crate) mod moved_devices;

@@ -9,6 +9,7 @@ use hotset_cache::config::{PoolName, VolumeSpec};
 use hotset_cache::{PoolStatus, VolumeStatus};
 
 use super::departed_ssds::follow;
+use super::holds::Holds;
 use super::locals::Locals;
 use super::offline::RETRY_INTERVAL;
 use super::offline::{Offline, OfflinePool, OfflineVolume, Taken, Waiting};
@@ -18,7 +19,7 @@ use crate::daemon::failures::Failures;
 use crate::daemon::naming::{no_such_pool, no_such_volume, spec_of, uuid, volume_name};
 use crate::daemon::register::Register;
 use crate::daemon::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
-use crate::plane::Handle;
+use crate::plane::{Handle, Snapshot};
 
 /// What lasts of pools and volumes, and what of them is not open; the way to what is.
 pub(crate) struct Records {
@@ -34,6 +35,8 @@ pub(crate) struct Records {
     pub(crate) changes: Changes,
     /// Volumes that are block devices of this machine.
     pub(crate) locals: Locals,
+    /// Volumes whose writes are held.
+    pub(crate) holds: Holds,
     offline: Mutex<Offline>,
     /// The daemon stops: what fails from now on says nothing about the world.
     pub(crate) stopping: AtomicBool,
@@ -44,7 +47,7 @@ impl Records {
         register.remember_host_errors(&state.host_errors());
         let failures = Failures::load(&state, register.clone());
         let (change, offline, stopping) = Default::default();
-        let locals = Locals::of(state.locals());
+        let (locals, holds) = (Locals::of(state.locals()), Holds::of(state.holds()));
         Self {
             plane,
             state,
@@ -54,6 +57,7 @@ impl Records {
             change,
             changes: Changes::default(),
             locals,
+            holds,
             offline,
             stopping,
         }
@@ -89,6 +93,18 @@ impl Records {
     }
 
     /// The pool that has a volume over this backing device, if one has.
+    /// Of a volume of this name, whether or not it is open.
+    pub(crate) fn backing_of(&self, name: &str, snapshot: &Snapshot) -> Option<String> {
+        let open = snapshot.volumes.iter().find(|volume| volume.name.as_str() == name);
+        let offline = self.offline();
+        let mut waiting = offline.pools.values().flat_map(|pool| &pool.record.volumes);
+        let away = || {
+            let away = offline.volumes.get(name).map(|volume| &volume.record);
+            away.or_else(|| waiting.find(|volume| volume.name == name)).map(|record| record.backing.clone())
+        };
+        open.map(|volume| volume.backing.clone()).or_else(away)
+    }
+
     pub(super) async fn pool_over(&self, backing: &str) -> Option<String> {
         let snapshot = self.plane.snapshot().await.ok()?;
         let open = snapshot.volumes.iter().find(|volume| volume.pool.is_some() && volume.backing == backing);

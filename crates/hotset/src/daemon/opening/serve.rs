@@ -39,6 +39,7 @@ impl Serving {
             self.devices.check_answers(&spec.backing).await?;
             self.backings.recognise_for(pool, &volume, &backing, &snapshot).await?;
             self.records.plane.of_pool(pool).call(move |plane| plane.open_volume(spec)).await?;
+            self.hold_again(&volume, &backing).await?;
         }
         let (to, name) = (pool.clone(), volume.clone());
         let mut fenced = None;
@@ -74,6 +75,16 @@ impl Serving {
         }
         self.records.offline().volumes.remove(volume.as_str());
         Ok(())
+    }
+
+    /// Before any host can write to it.
+    async fn hold_again(&self, volume: &VolumeName, backing: &str) -> Result<(), ApiError> {
+        if self.records.holds.of_backing(backing).is_none() {
+            return Ok(());
+        }
+        let name = volume.clone();
+        tracing::info!(%volume, "its writes are held, as they were before");
+        self.records.plane.of_volume(volume).call(move |plane| plane.hold_writes(name)).await
     }
 
     /// Hosts would only get errors from it, and make things worse: it is hidden from them.
@@ -126,9 +137,10 @@ impl Serving {
     async fn serve_uncached(&self, spec: VolumeSpec) -> Result<(), ApiError> {
         self.devices.check_answers(&spec.backing).await?;
         self.backings.recognise(&spec.name, &spec.backing).await?;
-        let name = spec.name.clone();
+        let (name, backing) = (spec.name.clone(), spec.backing.clone());
         let thread = self.records.plane.first();
         thread.call(move |plane| plane.open_volume(spec)).await?;
+        self.hold_again(&name, &backing).await?;
         thread.call(move |plane| plane.export(name)).await
     }
 

@@ -119,6 +119,11 @@ impl Reporting {
             self.backings.tell_of_identity(volume, &offline.unexpected_backings);
             volume.clients = clients::of_volume(&volume.name, snapshot);
             volume.local = self.records.locals.of_volume(&volume.name).map(|local| local_device(&local, volume));
+            volume.writes_held = self
+                .records
+                .holds
+                .of_backing(&volume.backing)
+                .map(|hold| api::WritesHeld { since_unix_ms: hold.since_unix_ms, by: hold.by });
             (volume.pool_type, volume.effective_write_mode) = writes_of(volume, snapshot, &offline);
             for raised in self.records.register.raised_of(&api::Subject::new(SubjectKind::Volume, volume.name.as_str()))
             {
@@ -630,6 +635,7 @@ pub(crate) fn bare_volume(name: String, backing: String, settings: VolumeSetting
         lost_bytes: 0,
         oldest_dirty_seconds: None,
         nbd: Vec::new(),
+        writes_held: None,
         local: None,
         clients: Vec::new(),
         backing_io: DeviceIo::default(),
@@ -643,8 +649,10 @@ fn writes_of(volume: &Volume, snapshot: &Snapshot, offline: &Offline) -> (Option
     let open = snapshot.pools.iter().find(|pool| pool.name.as_str() == name).map(|pool| pool.kind);
     let away = || offline.pools.get(name).map(|pool| pool.record.kind.engine());
     match open.or_else(away).map(words::pool_kind) {
-        Some(api::PoolKind::ReadWrite) => (Some(api::PoolKind::ReadWrite), volume.write_mode),
-        kind @ (Some(api::PoolKind::Read) | None) => (kind, api::WriteMode::WriteAround),
+        Some(api::PoolKind::ReadWrite) if volume.writes_held.is_none() => {
+            (Some(api::PoolKind::ReadWrite), volume.write_mode)
+        }
+        kind @ (Some(api::PoolKind::Read | api::PoolKind::ReadWrite) | None) => (kind, api::WriteMode::WriteAround),
     }
 }
 
