@@ -18,7 +18,7 @@ const REQUEST_BYTES: u64 = 8192;
 const READ_PERCENT: u64 = 67;
 const DEPTH: u64 = 128;
 /// The hot set, in what the cache has left for clean data.
-const HOT: f64 = 1.2;
+pub(super) const HOT: f64 = 1.2;
 /// Bytes that may be filled for each byte that hosts ask for.
 const FILLED_MAX: f64 = 2.0;
 
@@ -35,9 +35,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     run(bench, &volume, READ_PERCENT, 4 * bench.seconds, hot)?;
     daemon.set_fetch_rate("mix", "medium")?;
     run(bench, &volume, READ_PERCENT, bench.seconds, hot)?;
-    let before = Seen::now(&daemon)?;
+    let before = Seen::now(&daemon, "mix")?;
     let measured = run(bench, &volume, READ_PERCENT, 3 * bench.seconds, hot)?;
-    let seen = Seen::now(&daemon)?.since(&before);
+    let seen = Seen::now(&daemon, "mix")?.since(&before);
     daemon.verb(&["volume", "disable-cache", "mix", "--force", "--yes-lose-data"])?;
     let needs = Needs::of(&seen);
     let array = run(bench, &volume, needs.read_percent(), 2 * bench.seconds, hot)?;
@@ -89,30 +89,30 @@ fn hot_bytes(daemon: &Daemon) -> Result<u64> {
 }
 
 /// Counters of the volume.
-struct Seen {
-    reads: f64,
-    hits: f64,
-    writes: f64,
-    host_bytes: f64,
+pub(super) struct Seen {
+    pub(super) reads: f64,
+    pub(super) hits: f64,
+    pub(super) writes: f64,
+    pub(super) host_bytes: f64,
     /// By the cleaner, and by hosts around the cache.
     array_written_bytes: f64,
-    filled_bytes: f64,
+    pub(super) filled_bytes: f64,
 }
 
 impl Seen {
-    fn now(daemon: &Daemon) -> Result<Self> {
-        let number = |key| daemon.number("volume", "mix", &["stats", key]);
+    pub(super) fn now(daemon: &Daemon, volume: &str) -> Result<Self> {
+        let number = |key| daemon.number("volume", volume, &["stats", key]);
         Ok(Self {
             reads: number("reads")?,
             hits: number("read_hits")?,
             writes: number("writes")?,
             host_bytes: number("read_bytes")? + number("write_bytes")?,
-            array_written_bytes: daemon.number("volume", "mix", &["backing_io", "written_bytes"])?,
+            array_written_bytes: daemon.number("volume", volume, &["backing_io", "written_bytes"])?,
             filled_bytes: number("populated_bytes")?,
         })
     }
 
-    fn since(&self, earlier: &Self) -> Self {
+    pub(super) fn since(&self, earlier: &Self) -> Self {
         Self {
             reads: self.reads - earlier.reads,
             hits: self.hits - earlier.hits,
@@ -125,13 +125,13 @@ impl Seen {
 }
 
 /// What the array has to do for each request of the host.
-struct Needs {
+pub(super) struct Needs {
     misses: f64,
     cleaning_writes: f64,
 }
 
 impl Needs {
-    fn of(seen: &Seen) -> Self {
+    pub(super) fn of(seen: &Seen) -> Self {
         let requests = (seen.reads + seen.writes).max(1.0);
         let misses = (1.0 - 1.0 / HOT) * seen.reads / requests;
         let request_bytes = f64::from(u32::try_from(REQUEST_BYTES).unwrap_or(u32::MAX));
@@ -140,12 +140,12 @@ impl Needs {
         Self { misses, cleaning_writes }
     }
 
-    fn requests(&self) -> f64 {
+    pub(super) fn requests(&self) -> f64 {
         self.misses + self.cleaning_writes
     }
 
     #[allow(clippy::as_conversions, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
-    fn read_percent(&self) -> u64 {
+    pub(super) fn read_percent(&self) -> u64 {
         (100.0 * self.misses / self.requests()).round() as u64
     }
 }

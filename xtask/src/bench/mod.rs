@@ -24,6 +24,7 @@ mod slow_ssds;
 mod statistics;
 mod threads;
 mod traces;
+mod vendor;
 mod warm_up;
 mod writes;
 
@@ -38,9 +39,12 @@ use crate::command::{cargo, command, succeed, target_dir};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// This section only
-    #[arg(long, value_enum)]
-    only: Option<Section>,
+    /// These sections only
+    #[arg(long, value_enum, num_args = 1..)]
+    only: Vec<Section>,
+    /// Of the vendors' tests (b1 to b10): small and short, to see that they run; it tells nothing of speed
+    #[arg(long)]
+    quick: bool,
     /// How long each measurement of a round takes
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
@@ -90,12 +94,65 @@ pub(crate) enum Section {
     Arrays,
     /// An hour of random writes; only when it is asked for
     Endurance,
+    /// A vendor's test, only when it is asked for: random reads, 1 to 8 SSDs
+    B1,
+    /// Random writes, 2 to 8 SSDs, mirrored
+    B2,
+    /// A database's mix, of a set smaller and larger than the cache
+    B3,
+    /// Random reads of two pools
+    B4,
+    /// Random writes of two pools
+    B5,
+    /// A cache of half the data and of all of it
+    B6,
+    /// Reads over SMB
+    B7,
+    /// Machines that boot: recorded, and replayed for many
+    B8,
+    /// Each mode, more and more threads
+    B9,
+    /// More disks, or an SSD
+    B10,
 }
 
 impl Section {
     /// It is no part of a run of everything.
     fn takes_long(self) -> bool {
-        matches!(self, Self::Changing | Self::Endurance)
+        matches!(self, Self::Changing | Self::Endurance) || self.vendors().is_some()
+    }
+}
+
+impl Section {
+    /// What a vendor's test is called.
+    fn vendors(self) -> Option<&'static str> {
+        Some(match self {
+            Self::B1 => "b1",
+            Self::B2 => "b2",
+            Self::B3 => "b3",
+            Self::B4 => "b4",
+            Self::B5 => "b5",
+            Self::B6 => "b6",
+            Self::B7 => "b7",
+            Self::B8 => "b8",
+            Self::B9 => "b9",
+            Self::B10 => "b10",
+            Self::Hits
+            | Self::Memory
+            | Self::Threads
+            | Self::Misses
+            | Self::Writes
+            | Self::SlowSsds
+            | Self::Dirty
+            | Self::Mix
+            | Self::Changing
+            | Self::Filling
+            | Self::WarmUp
+            | Self::Engine
+            | Self::Traces
+            | Self::Arrays
+            | Self::Endurance => return None,
+        })
     }
 }
 
@@ -104,6 +161,7 @@ pub(crate) struct Bench {
     pub(crate) seconds: u64,
     pub(crate) rounds: u64,
     pub(crate) minutes: u64,
+    pub(crate) quick: bool,
     pub(crate) scratch: Scratch,
     /// The directory of the programs that were built.
     pub(crate) release: PathBuf,
@@ -119,12 +177,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let target = target_dir()?;
     let scratch = Scratch::new(options.dir.clone().unwrap_or_else(|| target.clone()))?;
     let (seconds, rounds, minutes) = (options.seconds, options.rounds, options.minutes);
-    let bench = Bench { seconds, rounds, minutes, scratch, release: target.join("release") };
+    let bench = Bench { seconds, rounds, minutes, quick: options.quick, scratch, release: target.join("release") };
     report::print_machine();
     let mut figures = Vec::new();
     let mut failed = Vec::new();
     for section in Section::value_variants() {
-        if options.only.map_or(!section.takes_long(), |only| only == *section) {
+        let asked = if options.only.is_empty() { !section.takes_long() } else { options.only.contains(section) };
+        if asked {
             report::print_section(*section);
             match measure(&bench, *section) {
                 Ok(measured) => {
@@ -147,6 +206,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn measure(bench: &Bench, section: Section) -> Result<Vec<Figure>> {
+    if let Some(id) = section.vendors() {
+        return vendor::measure(bench, section, id);
+    }
     match section {
         Section::Hits => hits::measure(bench),
         Section::Memory => memory::measure(bench),
@@ -163,6 +225,16 @@ fn measure(bench: &Bench, section: Section) -> Result<Vec<Figure>> {
         Section::Traces => traces::measure(),
         Section::Arrays => arrays::measure(bench),
         Section::Endurance => endurance::measure(bench, bench.minutes),
+        Section::B1
+        | Section::B2
+        | Section::B3
+        | Section::B4
+        | Section::B5
+        | Section::B6
+        | Section::B7
+        | Section::B8
+        | Section::B9
+        | Section::B10 => unreachable!("it was measured above"),
     }
 }
 

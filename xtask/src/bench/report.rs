@@ -37,6 +37,16 @@ pub(crate) fn print_section(section: Section) {
         Section::Traces => "Miss ratio of the default policy",
         Section::Arrays => "Emulated arrays",
         Section::Endurance => "Endurance",
+        Section::B1 => "B1: random reads, 1 to 8 SSDs",
+        Section::B2 => "B2: random writes, 2 to 8 SSDs, mirrored",
+        Section::B3 => "B3: a database's mix, of a set smaller and larger than the cache",
+        Section::B4 => "B4: random reads of two pools",
+        Section::B5 => "B5: random writes of two pools",
+        Section::B6 => "B6: a cache of half the data and of all of it",
+        Section::B7 => "B7: reads over SMB",
+        Section::B8 => "B8: machines that boot",
+        Section::B9 => "B9: each mode, more and more threads",
+        Section::B10 => "B10: more disks, or an SSD",
     };
     println!("\n{heading}");
 }
@@ -63,10 +73,9 @@ pub(crate) fn write(figures: &[Figure]) -> Result<PathBuf> {
     let folder = root().join("bench-results");
     fs::create_dir_all(&folder)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
-    let commit = output_of(command("git", &["-c", "safe.directory=*", "describe", "--always", "--dirty"]));
     let document = json!({
         "unix_seconds": now,
-        "commit": commit.ok().map(|text| text.trim().to_owned()),
+        "commit": commit(),
         "machine": machine(),
         "load": load(),
         "figures": figures.iter().map(Figure::to_json).collect::<Vec<_>>(),
@@ -105,7 +114,7 @@ fn spell_outcome(outcome: Outcome) -> &'static str {
 }
 
 /// Three significant digits or all before the point.
-fn readable(value: f64) -> String {
+pub(crate) fn readable(value: f64) -> String {
     match value.abs() {
         magnitude if magnitude >= 100.0 => format!("{value:.0}"),
         magnitude if magnitude >= 10.0 => format!("{value:.1}"),
@@ -114,10 +123,21 @@ fn readable(value: f64) -> String {
     }
 }
 
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{cpus} CPUs, Linux {}", release.trim())
+}
+
+/// Of what is measured; "unknown" outside a clone.
+pub(crate) fn commit() -> String {
+    let commit = output_of(command("git", &["-c", "safe.directory=*", "describe", "--always", "--dirty"]));
+    commit.map_or("unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// Today.
+pub(crate) fn date() -> Result<String> {
+    Ok(output_of(command("date", &["--utc", "+%F"]))?.trim().to_owned())
 }
 
 /// Of the last minute, so that a disturbed run can be told.

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 
@@ -76,6 +77,39 @@ impl Drop for Scratch {
             if let Err(error) = fs::remove_dir_all(path) {
                 eprintln!("cargo x bench: {} stays behind: {error}", path.display());
             }
+        }
+    }
+}
+
+/// A file system in memory (tmpfs).
+const MEMORY: &str = "/dev/shm";
+
+/// A directory in memory, gone at the end.
+pub(crate) struct InMemory(PathBuf);
+
+impl InMemory {
+    /// `None` where there is no file system in memory.
+    pub(crate) fn new() -> Result<Option<Self>> {
+        if !Path::new(MEMORY).is_dir() {
+            return Ok(None);
+        }
+        // There may be several at once.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = Path::new(MEMORY).join(format!("hotset-bench-{}-{number}", std::process::id()));
+        fs::create_dir(&path).with_context(|| format!("cannot make the directory {}", path.display()))?;
+        Ok(Some(Self(path)))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for InMemory {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("cargo x bench: {} stays behind: {error}", self.0.display());
         }
     }
 }

@@ -3,33 +3,29 @@
 //! The devices are files in memory, so that the threads are what is measured. Beside two threads and two clients nothing may
 //! have to wait for a core, else the machine is measured.
 
-use std::fs;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::Bench;
 use super::clients::{Export, Load, batching, batching_all};
 use super::daemon::Daemon;
 use super::figure::{Figure, Target};
 use super::rounds::{Rounds, iops};
+use super::scratch::InMemory;
 
 const VOLUME_BYTES: u64 = 64 << 20;
 /// Room for all of the volume beside what describes it.
 const SSD_BYTES: u64 = 128 << 20;
-/// A file system in memory (tmpfs).
-const MEMORY: &str = "/dev/shm";
 /// Two threads and two clients.
 const CORES: usize = 4;
 const WHAT: &str = "cached 4 KiB random reads, depth 128: two pools with two clients / one pool with one";
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
-    if !Path::new(MEMORY).is_dir() {
+    let Some(files) = InMemory::new()? else {
         return Ok(vec![Figure::skipped(WHAT, "there is no file system in memory at /dev/shm")]);
-    }
-    let files = Files::new()?;
+    };
     let daemon = Daemon::start_with(bench, "threads", &["--threads", "2", "--memory-cache", "0"])?;
     let first = cached(bench, &daemon, &files, "first")?;
     let second = cached(bench, &daemon, &files, "second")?;
@@ -51,7 +47,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
 }
 
 /// A pool, and a volume that is in its cache as a whole.
-fn cached(bench: &Bench, daemon: &Daemon, files: &Files, name: &str) -> Result<Export> {
+fn cached(bench: &Bench, daemon: &Daemon, files: &InMemory, name: &str) -> Result<Export> {
     let (ssd, backing) = (files.path(&format!("{name}.ssd")), files.path(&format!("{name}.backing")));
     daemon.verb(&["image", "create", &ssd, &SSD_BYTES.to_string()])?;
     daemon.verb(&["image", "create", &backing, &VOLUME_BYTES.to_string()])?;
@@ -69,27 +65,4 @@ fn cached(bench: &Bench, daemon: &Daemon, files: &Files, name: &str) -> Result<E
         }
     }
     bail!("volume {name} is not in the cache")
-}
-
-/// A directory in memory, gone at the end.
-struct Files(PathBuf);
-
-impl Files {
-    fn new() -> Result<Self> {
-        let path = Path::new(MEMORY).join(format!("hotset-bench-{}", std::process::id()));
-        fs::create_dir(&path).with_context(|| format!("cannot make the directory {}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("cargo x bench: {} stays behind: {error}", self.0.display());
-        }
-    }
 }

@@ -1,0 +1,66 @@
+"""replay.py URI TRACE MACHINES IMAGE_BYTES THINK: the requests of a boot (lines of the trace: gap_us,op,offset,length), again by so many machines at
+once, each in an image of its own, one behind the other. Requests of a machine wait for the one before and for the time that the recorded
+machine took then, times THINK; those that it sent together go out together. Prints the seconds until the last machine is through."""
+
+import multiprocessing
+import sys
+import time
+
+import nbd
+
+TOGETHER_US = 200
+IN_FLIGHT = 32
+
+
+def groups(path):
+    made = []
+    for line in open(path):
+        gap, op, offset, length = line.strip().split(",")
+        request = (op, int(offset), int(length))
+        if made and int(gap) < TOGETHER_US and len(made[-1][1]) < IN_FLIGHT:
+            made[-1][1].append(request)
+        else:
+            made.append((int(gap) / 1e6, [request]))
+    return made
+
+
+def machine(uri, trace, base, think, start):
+    handle = nbd.NBD()
+    handle.connect_uri(uri)
+    start.wait()
+    for gap, requests in trace:
+        if gap * think > 0.0001:
+            time.sleep(gap * think)
+        waiting = []
+        for op, offset, length in requests:
+            if op == "R":
+                waiting.append(handle.aio_pread(nbd.Buffer(length), base + offset))
+            else:
+                waiting.append(handle.aio_pwrite(nbd.Buffer.from_bytearray(bytearray(length)), base + offset))
+        while waiting:
+            waiting = [cookie for cookie in waiting if not handle.aio_command_completed(cookie)]
+            if waiting:
+                handle.poll(-1)
+    handle.shutdown()
+
+
+def main():
+    uri, path, machines, image, think = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
+    trace = groups(path)
+    start = multiprocessing.Barrier(machines + 1)
+    at_work = []
+    for number in range(machines):
+        arguments = (uri, trace, number * image, think, start)
+        at_work.append(multiprocessing.Process(target=machine, args=arguments))
+    for process in at_work:
+        process.start()
+    start.wait()
+    began = time.monotonic()
+    for process in at_work:
+        process.join()
+    if any(process.exitcode != 0 for process in at_work):
+        sys.exit("a machine failed")
+    print("seconds=%.3f" % (time.monotonic() - began))
+
+
+main()
