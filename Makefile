@@ -1,5 +1,5 @@
 # What a newcomer runs, each from a fresh clone. Everything else is a chore of `cargo x` (see xtask/).
-.PHONY: demo test bench console deb tarball
+.PHONY: demo test bench bench-vendor console deb tarball
 
 demo:
 	@sh console/build.sh
@@ -13,6 +13,11 @@ test:
 bench:
 	@sh tests/prepare.sh
 	@cargo x bench </dev/null
+
+# What vendors published of their SSD caches, done again: tables and plots in docs/benchmarks. As root: half an hour on two processors.
+bench-vendor:
+	@sh tests/prepare.sh
+	@cargo x bench --only b1 b2 b3 b4 b5 b6 b7 b8 b9 b10 </dev/null
 
 # The web console's files, which the next build of the binary embeds.
 console:

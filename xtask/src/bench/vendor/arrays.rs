@@ -89,12 +89,20 @@ pub(super) fn measure(bench: &Bench) -> Result<Sheet> {
     Ok(Sheet {
         title: "Twelve disks, or ten and SSDs",
         vendor: "12 disks, RAID 10, against 10 disks and one SSD: 4 to 6 times as many random requests (the middle stands for the ratio), streams as before",
-        ours: format!("arrays emulated with 12 and 10 disks of 7,200 rpm, RAID 10, \"without\" being the twelve; with the ten a read pool of one SSD, emulated with {SPEED}, or a read-write pool of two, which take the twelve bays too"),
-        scale: format!("{} MiB of data, which the SSD holds; depth {DEPTH}, streams {STREAM_DEPTH}; rates are not scaled", DATA_BYTES >> 20),
+        ours: format!(
+            "arrays emulated with 12 and 10 disks of 7,200 rpm, RAID 10, \"without\" being the twelve; with the ten a read pool of one SSD, emulated with {SPEED}, or a read-write pool of two, which take the twelve bays too"
+        ),
+        scale: format!(
+            "{} MiB of data, which the SSD holds; depth {DEPTH}, streams {STREAM_DEPTH}; rates are not scaled",
+            DATA_BYTES >> 20
+        ),
         unit: Unit::Iops,
         rows,
         panels: Vec::new(),
-        remarks: vec!["Ten disks stream at best ten twelfths of what twelve do; a stream of cached data is read from the SSDs.".to_owned()],
+        remarks: vec![
+            "Ten disks stream at best ten twelfths of what twelve do; a stream of cached data is read from the SSDs."
+                .to_owned(),
+        ],
     })
 }
 

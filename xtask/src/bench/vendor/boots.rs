@@ -89,7 +89,11 @@ pub(super) fn measure(bench: &Bench) -> Result<Sheet> {
         let before = rig.daemon.counters("machines")?;
         let with = replay(step.0, think)?;
         let hits = rig.daemon.counters("machines")?.hit_ratio_since(&before);
-        let note = format!("{:.1} % of the reads hit; {:.1} s of a machine are pauses that no cache shortens", 100.0 * hits, pauses(&requests) * think);
+        let note = format!(
+            "{:.1} % of the reads hit; {:.1} s of a machine are pauses that no cache shortens",
+            100.0 * hits,
+            pauses(&requests) * think
+        );
         rows.push(Row { note, ..Row::new(format!("{} machines", step.0), Some((step.1, step.2)), (*without, with)) });
     }
     for (&machines, without) in real.iter().zip(&real_without) {
@@ -104,8 +108,14 @@ pub(super) fn measure(bench: &Bench) -> Result<Sheet> {
     Ok(Sheet {
         title: "Machines that boot at once (a replay)",
         vendor: "5, 10, 20 and 50 virtual machines that boot at once: 61, 105, 234 and 938 s become 27, 33, 58 and 233 s",
-        ours: format!("a replay: the block requests of one Debian that booted with systemd from a volume (QEMU over NBD), recorded in this run ({reads} reads of {:.0} MB, {:.0} MB written), by so many machines at once, each with an image of its own on one volume; 4 disks of 7,200 rpm, RAID 5; two SSDs emulated with {SPEED} each, mirrored, blocks of 256 KiB; every machine has booted before", read_bytes / 1e6, written_bytes / 1e6),
-        scale: format!("a small Debian; the recorded pauses between requests are divided by {EMULATED}, as the recorded machine's processor was emulated by a program"),
+        ours: format!(
+            "a replay: the block requests of one Debian that booted with systemd from a volume (QEMU over NBD), recorded in this run ({reads} reads of {:.0} MB, {:.0} MB written), by so many machines at once, each with an image of its own on one volume; 4 disks of 7,200 rpm, RAID 5; two SSDs emulated with {SPEED} each, mirrored, blocks of 256 KiB; every machine has booted before",
+            read_bytes / 1e6,
+            written_bytes / 1e6
+        ),
+        scale: format!(
+            "a small Debian; the recorded pauses between requests are divided by {EMULATED}, as the recorded machine's processor was emulated by a program"
+        ),
         unit: Unit::Seconds,
         panels: vec![over_machines(&rows, steps)],
         rows,
@@ -206,7 +216,9 @@ fn pauses(requests: &[Request]) -> f64 {
 
 /// How many reads, and bytes read and written.
 fn sums(requests: &[Request]) -> (usize, f64, f64) {
-    let bytes = |write: bool| requests.iter().filter(|request| request.write == write).map(|request| as_number(request.length)).sum();
+    let bytes = |write: bool| {
+        requests.iter().filter(|request| request.write == write).map(|request| as_number(request.length)).sum()
+    };
     (requests.iter().filter(|request| !request.write).count(), bytes(false), bytes(true))
 }
 
@@ -246,8 +258,12 @@ impl Lab {
     /// that was through.
     fn boot(&self, rig: &Rig<'_>, volume: &Export, machines: u64) -> Result<f64> {
         let seen = thread::scope(|scope| {
-            let machines: Vec<_> = (0..machines).map(|number| scope.spawn(move || self.boot_one(rig.bench, volume, number))).collect();
-            machines.into_iter().map(|machine| machine.join().expect("a machine does not panic")).collect::<Result<Vec<_>>>()
+            let machines: Vec<_> =
+                (0..machines).map(|number| scope.spawn(move || self.boot_one(rig.bench, volume, number))).collect();
+            machines
+                .into_iter()
+                .map(|machine| machine.join().expect("a machine does not panic"))
+                .collect::<Result<Vec<_>>>()
         })?;
         let began = seen.iter().map(|(began, _)| *began).min().context("no machine")?;
         let ended = seen.iter().map(|(_, ended)| *ended).max().context("no machine")?;
@@ -257,7 +273,16 @@ impl Lab {
     fn boot_one(&self, bench: &Bench, volume: &Export, number: u64) -> Result<(Instant, Instant)> {
         let part = |name: &str| self.folder.join(name).to_string_lossy().into_owned();
         let mut qemu = command("qemu-system-x86_64", &["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "512"]);
-        qemu.args(["-nographic", "-no-reboot", "-monitor", "none", "-serial", "stdio", "-nic", "user,model=virtio-net-pci"]);
+        qemu.args([
+            "-nographic",
+            "-no-reboot",
+            "-monitor",
+            "none",
+            "-serial",
+            "stdio",
+            "-nic",
+            "user,model=virtio-net-pci",
+        ]);
         qemu.args(["-kernel", &part("vmlinuz"), "-initrd", &part("initrd.gz")]);
         qemu.args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init phase=packages"]);
         let (server, export) = (volume.socket.display(), &volume.name);
@@ -267,7 +292,8 @@ impl Lab {
         );
         qemu.args(["-blockdev", &drive, "-device", "virtio-blk-pci,drive=root,serial=root"]);
         let log = fs::File::create(bench.scratch.file(&format!("machine{number}.log")))?;
-        let mut machine = Machine(qemu.stdout(Stdio::piped()).stderr(log).spawn().context("cannot start qemu-system-x86_64")?);
+        let mut machine =
+            Machine(qemu.stdout(Stdio::piped()).stderr(log).spawn().context("cannot start qemu-system-x86_64")?);
         let deadline = Instant::now() + BOOT_LIMIT;
         let mut began = None;
         let mut said = String::new();
@@ -326,7 +352,8 @@ fn as_number(count: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const CSV: &str = "time_us,op,offset_bytes,length_bytes\n# a comment\n1000,R,0,4096\n1500,R,8192,65536\n31500,W,4096,4096\n";
+    const CSV: &str =
+        "time_us,op,offset_bytes,length_bytes\n# a comment\n1000,R,0,4096\n1500,R,8192,65536\n31500,W,4096,4096\n";
 
     #[test]
     fn a_recorded_boot_is_read_and_written_as_what_lies_between_its_requests() {
@@ -342,7 +369,9 @@ mod tests {
 
     #[test]
     fn a_recording_of_several_frames_is_read_and_one_that_is_cut_off_is_refused() {
-        let frame = |text: &str| ruzstd::encoding::compress_to_vec(text.as_bytes(), ruzstd::encoding::CompressionLevel::Fastest);
+        let frame = |text: &str| {
+            ruzstd::encoding::compress_to_vec(text.as_bytes(), ruzstd::encoding::CompressionLevel::Fastest)
+        };
         let packed = [frame("1000,R,0,4096\n"), frame("1500,R,8192,65536\n")].concat();
         assert_eq!(unpack(&packed).expect("text"), "1000,R,0,4096\n1500,R,8192,65536\n");
         assert!(unpack(&packed[..packed.len() - 3]).is_err());

@@ -5,8 +5,8 @@
 
 mod arrays;
 mod boots;
-mod more_ssds;
 mod modes;
+mod more_ssds;
 mod page;
 mod plot;
 mod rig;

@@ -213,7 +213,8 @@ mod tests {
         let points = vec![Point { threads: 4, rate: 900.0, latency_ms: 4.4 }];
         let panels = panels(&[Sweep { test: Test::SequentialWrite, mode: "+WT", points }]);
         assert_eq!(panels.len(), 8);
-        let latency = panels.iter().find(|panel| panel.title == "1 MiB sequential writes: latency").expect("it is there");
+        let latency =
+            panels.iter().find(|panel| panel.title == "1 MiB sequential writes: latency").expect("it is there");
         assert_eq!(latency.limit.as_ref().map(|limit| limit.1.as_str()), Some("100 ms"));
         let Shape::Lines { series } = &latency.shape else { panic!("lines") };
         assert_eq!(series[0], ("+WT".to_owned(), vec![(4.0, 4.4)]));

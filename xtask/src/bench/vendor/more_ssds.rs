@@ -24,12 +24,8 @@ const fn step(ssds: u64, vendor_iops: f64, vendor_seconds: f64) -> Step {
     Step { ssds, vendor_iops, vendor_seconds }
 }
 
-const READS: &[Step] = &[
-    step(1, 121_326.0, 450.0),
-    step(2, 192_374.0, 450.0),
-    step(4, 214_986.0, 420.0),
-    step(8, 216_434.0, 420.0),
-];
+const READS: &[Step] =
+    &[step(1, 121_326.0, 450.0), step(2, 192_374.0, 450.0), step(4, 214_986.0, 420.0), step(8, 216_434.0, 420.0)];
 const WRITES: &[Step] = &[step(2, 41_358.0, 780.0), step(4, 84_405.0, 540.0), step(8, 143_898.0, 390.0)];
 
 struct Test {
@@ -129,7 +125,13 @@ impl Test {
             let curve = rig.warm_up(&[&volume], load, rig.seconds(self.warm_up_seconds))?;
             let with = rig.load(&[&volume], load)?;
             let what = if step.ssds == 1 { "1 SSD".to_owned() } else { format!("{} SSDs", step.ssds) };
-            rows.push(self.row(step, &what, &without, &with, Some((warm_after(&curve, with.iops), to_mb(data) / streaming))));
+            rows.push(self.row(
+                step,
+                &what,
+                &without,
+                &with,
+                Some((warm_after(&curve, with.iops), to_mb(data) / streaming)),
+            ));
             curves.push((what, curve));
         }
         Ok((rows, Panel::warm_up("Warm-up", curves)))
@@ -139,7 +141,11 @@ impl Test {
         let copies = if self.kind == Kind::ReadWrite { 2.0 } else { 1.0 };
         let all = self.ssd_iops * f64::from(u32::try_from(step.ssds).unwrap_or(u32::MAX)) / copies;
         Row {
-            warm_up: warm.map(|(ours, streaming)| WarmUp { vendor: Some(step.vendor_seconds), ours, streaming: Some(streaming) }),
+            warm_up: warm.map(|(ours, streaming)| WarmUp {
+                vendor: Some(step.vendor_seconds),
+                ours,
+                streaming: Some(streaming),
+            }),
             note: limit_of(with, all),
             ..Row::new(what, Some((self.vendor_without, step.vendor_iops)), (without.iops, with.iops))
         }

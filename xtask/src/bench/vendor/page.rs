@@ -40,7 +40,9 @@ pub(super) fn empty() -> String {
 pub(super) fn put(page: &str, id: &str, sheet: &Sheet, run: &str) -> String {
     let start = summary_start(id);
     let line = format!("{start} {}: {} |", sheet.title, sheet.sum());
-    let lines = page.split_inclusive('\n').map(|old| if old.starts_with(&start) { format!("{line}\n") } else { old.to_owned() });
+    let lines = page
+        .split_inclusive('\n')
+        .map(|old| if old.starts_with(&start) { format!("{line}\n") } else { old.to_owned() });
     let page: String = lines.collect();
     let (start, end) = marks(id);
     let before = page.split_once(&start).map(|(before, _)| before);
@@ -88,7 +90,14 @@ mod tests {
     #[test]
     fn a_part_has_table_plot_run_and_what_falls_short() {
         let page = put(&empty(), "b2", &sheet(), "2 CPUs; commit 123");
-        for words in ["121326 IOPS", "![B0, an example](b2.svg)", "2 CPUs; commit 123", "- 2 SSDs: 3.00×", "1/90 of the data", "- It is an example."] {
+        for words in [
+            "121326 IOPS",
+            "![B0, an example](b2.svg)",
+            "2 CPUs; commit 123",
+            "- 2 SSDs: 3.00×",
+            "1/90 of the data",
+            "- It is an example.",
+        ] {
             assert!(page.contains(words), "{words}");
         }
     }

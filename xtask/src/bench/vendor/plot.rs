@@ -43,8 +43,13 @@ pub(super) enum Axis {
 #[derive(Clone)]
 pub(super) enum Shape {
     /// A group of bars for each label; each series has a value for each label, 0 for none.
-    Bars { labels: Vec<String>, series: Vec<(String, Vec<f64>)> },
-    Lines { series: Vec<(String, Vec<(f64, f64)>)> },
+    Bars {
+        labels: Vec<String>,
+        series: Vec<(String, Vec<f64>)>,
+    },
+    Lines {
+        series: Vec<(String, Vec<(f64, f64)>)>,
+    },
 }
 
 impl Panel {
@@ -63,7 +68,9 @@ impl Panel {
     fn values(&self) -> Vec<f64> {
         let mut values: Vec<f64> = match &self.shape {
             Shape::Bars { series, .. } => series.iter().flat_map(|(_, values)| values.clone()).collect(),
-            Shape::Lines { series } => series.iter().flat_map(|(_, points)| points.iter().map(|point| point.1)).collect(),
+            Shape::Lines { series } => {
+                series.iter().flat_map(|(_, points)| points.iter().map(|point| point.1)).collect()
+            }
         };
         values.extend(self.limit.iter().map(|(level, _)| *level));
         values
@@ -72,9 +79,10 @@ impl Panel {
     fn width(&self) -> f64 {
         match &self.shape {
             Shape::Bars { labels, .. } => f64::from(u32::try_from(labels.len()).unwrap_or(u32::MAX)),
-            Shape::Lines { series } => {
-                series.iter().flat_map(|(_, points)| points.iter().map(|point| point.0)).fold(f64::MIN_POSITIVE, f64::max)
-            }
+            Shape::Lines { series } => series
+                .iter()
+                .flat_map(|(_, points)| points.iter().map(|point| point.0))
+                .fold(f64::MIN_POSITIVE, f64::max),
         }
     }
 }
@@ -145,7 +153,10 @@ where
                     let from = f64::from(u32::try_from(group).unwrap_or(u32::MAX)) + left;
                     EmptyElement::at((from, *value)) + Text::new(spell(*value), (0, -14), ("sans-serif", 11))
                 });
-                chart.draw_series(bars)?.label(name).legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()));
+                chart
+                    .draw_series(bars)?
+                    .label(name)
+                    .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()));
                 chart.draw_series(numbers)?;
             }
         }
@@ -166,7 +177,12 @@ where
             .label(name)
             .legend(|(x, y)| PathElement::new([(x, y), (x + 14, y)], RED));
     }
-    chart.configure_series_labels().position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.8)).border_style(COLOURS[0]).draw()?;
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .border_style(COLOURS[0])
+        .draw()?;
     Ok(())
 }
 
@@ -203,7 +219,12 @@ fn middles(width: f64) -> Vec<f64> {
 }
 
 /// Of the group in which `x` is.
-#[allow(clippy::as_conversions, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of groups")]
+#[allow(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "0 to the number of groups"
+)]
 fn label_at(labels: &[String], x: f64) -> String {
     labels.get(x as usize).cloned().unwrap_or_default()
 }
@@ -247,7 +268,9 @@ mod tests {
     #[test]
     fn bars_have_their_labels_numbers_names_limit_and_footer_and_what_is_not_there_has_no_bar() {
         let text = drawn(&[bars()]);
-        for word in ["How many times as fast", "1 SSD", "2 SSDs", "vendor", "ours", "no cache", "2 CPUs; commit 123", "43"] {
+        for word in
+            ["How many times as fast", "1 SSD", "2 SSDs", "vendor", "ours", "no cache", "2 CPUs; commit 123", "43"]
+        {
             assert!(text.contains(word), "{word}");
         }
         let filled = |colour: &str| text.matches(&format!("fill=\"{colour}\"")).count();

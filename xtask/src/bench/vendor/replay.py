@@ -31,12 +31,11 @@ def machine(uri, trace, base, think, start):
     for gap, requests in trace:
         if gap * think > 0.0001:
             time.sleep(gap * think)
-        waiting = []
+        waiting, buffers = [], []
         for op, offset, length in requests:
-            if op == "R":
-                waiting.append(handle.aio_pread(nbd.Buffer(length), base + offset))
-            else:
-                waiting.append(handle.aio_pwrite(nbd.Buffer.from_bytearray(bytearray(length)), base + offset))
+            buffers.append(nbd.Buffer.from_bytearray(bytearray(length)))
+            send = handle.aio_pread if op == "R" else handle.aio_pwrite
+            waiting.append(send(buffers[-1], base + offset))
         while waiting:
             waiting = [cookie for cookie in waiting if not handle.aio_command_completed(cookie)]
             if waiting:

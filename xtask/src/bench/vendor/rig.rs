@@ -182,7 +182,11 @@ impl<'a> Rig<'a> {
     }
 
     /// Hits of the volume's reads since then, as a share.
-    pub(super) fn hit_ratio_in(&self, volume: &Export, run: impl FnOnce() -> Result<Measured>) -> Result<(Measured, f64)> {
+    pub(super) fn hit_ratio_in(
+        &self,
+        volume: &Export,
+        run: impl FnOnce() -> Result<Measured>,
+    ) -> Result<(Measured, f64)> {
         let before = self.daemon.counters(&volume.name)?;
         let measured = run()?;
         Ok((measured, self.daemon.counters(&volume.name)?.hit_ratio_since(&before)))

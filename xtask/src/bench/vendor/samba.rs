@@ -4,6 +4,7 @@
 //! has of the file is dropped all the time: it is the volume that is measured.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,12 +70,17 @@ pub(super) fn measure(bench: &Bench) -> Result<Sheet> {
     Ok(Sheet {
         title: "64 KiB random reads of a file on an SMB share",
         vendor: "64 KiB random reads over SMB: 183 become 1,946 IOPS; neither disks nor clients were published, so each row stands beside that",
-        ours: format!("Samba (smbd) on ext4 on the volume, by nbdfuse and a loop device; clients of Samba's library on the same machine, each a process with a session and one read in flight; 4 disks of 7,200 rpm, RAID 5; a read pool of two SSDs emulated with {SPEED} each. The file leaves the kernel's page cache every {} ms", DROP.as_millis()),
+        ours: format!(
+            "Samba (smbd) on ext4 on the volume, by nbdfuse and a loop device; clients of Samba's library on the same machine, each a process with a session and one read in flight; 4 disks of 7,200 rpm, RAID 5; a read pool of two SSDs emulated with {SPEED} each. The file leaves the kernel's page cache every {} ms",
+            DROP.as_millis()
+        ),
         scale: format!("a file of {} MiB; rates are not scaled", FILE_BYTES >> 20),
         unit: Unit::Iops,
         rows: rows.collect(),
         panels: vec![Panel::warm_up("Warm-up", vec![("16 clients".to_owned(), curve)])],
-        remarks: vec!["Samba reads with the host's page cache between, whose misses are what reaches the volume.".to_owned()],
+        remarks: vec![
+            "Samba reads with the host's page cache between, whose misses are what reaches the volume.".to_owned(),
+        ],
     })
 }
 
@@ -169,10 +175,11 @@ impl Share {
 
 /// Guests read and write as root what lies in the folder's `share`.
 fn configuration(folder: &str) -> String {
-    let folders: String = ["private dir", "lock directory", "state directory", "cache directory", "pid directory", "ncalrpc dir"]
-        .iter()
-        .map(|name| format!("  {name} = {folder}/private\n"))
-        .collect();
+    let folders: String =
+        ["private dir", "lock directory", "state directory", "cache directory", "pid directory", "ncalrpc dir"]
+            .iter()
+            .map(|name| format!("  {name} = {folder}/private\n"))
+            .collect();
     format!(
         "[global]\n  server role = standalone server\n  map to guest = bad user\n  guest account = root\n  smb ports = {PORT}\n  \
         interfaces = 127.0.0.1\n  bind interfaces only = yes\n  disable netbios = yes\n  load printers = no\n  disable spoolss = yes\n  \
@@ -198,7 +205,8 @@ impl Server {
     fn start(bench: &Bench, program: &str, arguments: &[&str]) -> Result<Self> {
         let log = fs::File::create(bench.scratch.file(&format!("{program}.log")))?;
         let mut server = command(program, arguments);
-        server.stdout(Stdio::from(log.try_clone()?)).stderr(log);
+        // smbd ends all of its process group with itself: not ours.
+        server.stdout(Stdio::from(log.try_clone()?)).stderr(log).process_group(0);
         Ok(Self(server.spawn().with_context(|| format!("cannot start {program}"))?))
     }
 }
@@ -244,7 +252,13 @@ mod tests {
     #[test]
     fn the_share_is_for_guests_of_this_machine_alone() {
         let text = configuration("/somewhere");
-        for line in ["  interfaces = 127.0.0.1", "  smb ports = 44445", "  path = /somewhere/share", "  guest ok = yes", "  state directory = /somewhere/private"] {
+        for line in [
+            "  interfaces = 127.0.0.1",
+            "  smb ports = 44445",
+            "  path = /somewhere/share",
+            "  guest ok = yes",
+            "  state directory = /somewhere/private",
+        ] {
             assert!(text.lines().any(|other| other == line), "{line} in {text}");
         }
     }

@@ -207,7 +207,8 @@ impl Sheet {
         let times = |ratio: f64| format!("{}×", readable(ratio));
         let warm = row.warm_up.map_or(String::new(), |warm| {
             let vendor = warm.vendor.map_or(String::new(), |seconds| format!("; vendor {seconds:.0} s"));
-            let streaming = warm.streaming.map_or(String::new(), |seconds| format!(" (streamed in {seconds:.1} s{vendor})"));
+            let streaming =
+                warm.streaming.map_or(String::new(), |seconds| format!(" (streamed in {seconds:.1} s{vendor})"));
             format!("{:.1} s{streaming}", warm.ours)
         });
         [
@@ -264,7 +265,8 @@ pub(super) mod tests {
     use super::*;
 
     pub(in super::super) fn sheet() -> Sheet {
-        let row = |what: &str, vendor, ours| Row { note: "one disk is the limit".to_owned(), ..Row::new(what, vendor, ours) };
+        let row =
+            |what: &str, vendor, ours| Row { note: "one disk is the limit".to_owned(), ..Row::new(what, vendor, ours) };
         let mut rows = vec![
             row("1 SSD", Some((4512.0, 121_326.0)), (4500.0, 130_000.0)),
             row("2 SSDs", Some((1000.0, 4000.0)), (1000.0, 3000.0)),
@@ -310,7 +312,15 @@ pub(super) mod tests {
     #[test]
     fn a_table_has_the_vendors_row_beside_ours() {
         let table = sheet().table();
-        for part in ["4512 IOPS", "121326 IOPS", "26.9×", "130000 IOPS", "28.9×", "4.2 s (streamed in 2.0 s; vendor 420 s)", "reached"] {
+        for part in [
+            "4512 IOPS",
+            "121326 IOPS",
+            "26.9×",
+            "130000 IOPS",
+            "28.9×",
+            "4.2 s (streamed in 2.0 s; vendor 420 s)",
+            "reached",
+        ] {
             assert!(table[1].contains(part), "{part} in {}", table[1]);
         }
         assert!(table[3].contains("900 MB/s") && table[3].ends_with("slower than without"), "{}", table[3]);

@@ -66,7 +66,10 @@ fn run(bench: &Bench, access: Access, percent: u64) -> Result<((f64, f64, String
         Access::Read => format!("{:.0} % of the reads hit, the others wait for the array", 100.0 * hits),
         Access::Mixed(_) => format!("{:.0} % of the reads hit; {:.0} MB are dirty", 100.0 * hits, dirty / 1e6),
         Access::Write | Access::WriteAndFlush => {
-            format!("{:.0} MB are dirty at the end, and writes beyond that wait until the array has taken others", dirty / 1e6)
+            format!(
+                "{:.0} MB are dirty at the end, and writes beyond that wait until the array has taken others",
+                dirty / 1e6
+            )
         }
     };
     Ok(((without.iops, with.iops, note), curve))

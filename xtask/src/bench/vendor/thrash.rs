@@ -52,14 +52,20 @@ pub(super) fn measure(bench: &Bench) -> Result<Sheet> {
             ));
         }
         let what = format!("hot set {percent} %");
-        let note = format!("{} MiB hot, {:.1} % of the reads hit, {filled:.2} bytes filled for each byte of the host", found.hot_bytes >> 20, 100.0 * hits);
+        let note = format!(
+            "{} MiB hot, {:.1} % of the reads hit, {filled:.2} bytes filled for each byte of the host",
+            found.hot_bytes >> 20,
+            100.0 * hits
+        );
         rows.push(Row { note, ..Row::new(what.clone(), Some((VENDOR_WITHOUT, vendor)), (found.without, found.with)) });
         curves.push((what, found.curve));
     }
     Ok(Sheet {
         title: "8 KiB, 67 % reads, of a hot set smaller and larger than the cache",
         vendor: "the array of B1; 8 KiB, 67 % random reads at depth 128 of 60, 90 and 120 GB; two SSDs of 100 GB, mirrored, cache blocks of 1 MiB, thresholds 2 and 1",
-        ours: format!("the array emulated with 16 disks of 7,200 rpm, RAID 5; a read-write pool of two SSDs emulated with {SPEED} each, blocks of 1 MiB, thresholds 2 and 1"),
+        ours: format!(
+            "the array emulated with 16 disks of 7,200 rpm, RAID 5; a read-write pool of two SSDs emulated with {SPEED} each, blocks of 1 MiB, thresholds 2 and 1"
+        ),
         scale: "two SSDs of 512 MiB (1/182) and hot sets to match; rates and depth are not scaled".to_owned(),
         unit: Unit::Iops,
         rows,

@@ -93,7 +93,10 @@ impl Test {
             unit: Unit::Iops,
             rows: vec![row],
             panels: vec![panel],
-            remarks: vec!["Two pools of one daemon stand for two controllers, until one volume can be served by two machines.".to_owned()],
+            remarks: vec![
+                "Two pools of one daemon stand for two controllers, until one volume can be served by two machines."
+                    .to_owned(),
+            ],
         })
     }
 
@@ -101,8 +104,7 @@ impl Test {
         // The share of the strokes would be another one in a quick run.
         let data = self.data_bytes;
         let rig = Rig::start_with(bench, self.name, &["--threads", "2"])?;
-        let volumes =
-            NAMES.iter().map(|name| rig.volume(name, self.array, data)).collect::<Result<Vec<_>>>()?;
+        let volumes = NAMES.iter().map(|name| rig.volume(name, self.array, data)).collect::<Result<Vec<_>>>()?;
         let volumes: Vec<_> = volumes.iter().collect();
         let load = random(self.access, 4096, DEPTH, rig.seconds(8), data);
         let without = rig.settled(&volumes, load)?;
