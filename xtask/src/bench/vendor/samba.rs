@@ -106,8 +106,8 @@ struct Share {
     _server: Server,
     _mounted: Undo,
     _attached: Undo,
-    _served: Server,
     _unmounts_served: Undo,
+    _served: Server,
 }
 
 impl Share {
@@ -138,8 +138,8 @@ impl Share {
             _server: server,
             _mounted: mounted,
             _attached: attached,
-            _served: served,
             _unmounts_served: unmounts_served,
+            _served: served,
         })
     }
 
