@@ -1,8 +1,8 @@
 //! Who else uses a file or block device: programs, the kernel, this process under another name. Nobody else writes what we
 //! use, and we use nothing that somebody else writes; what can be noticed of that is noticed here, whoever opens.
 //!
-//! Not to be noticed: another machine, a program behind another file system's name for the same file (overlayfs), one that opens
-//! a block device without claiming it, and one that only reads.
+//! Not to be noticed: another machine, a program behind another file system's name for the same file (overlayfs), one in a
+//! container that this process does not see into, and one that only reads.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -15,12 +15,9 @@ use std::time::Duration;
 
 use crate::closing::{Closed, OpenFile};
 use crate::footprint::Footprint;
-use crate::{sys, sysfs};
+use crate::{programs, sys, sysfs};
 
-/// Processes that are looked at to say who has a file open.
-const PROCESSES_MAX: usize = 4096;
-
-/// How often, and how far apart, a file is looked at that another program seems to write: a program that this one just starts has
+/// How often, and how far apart, something is looked at that another program seems to write: a program that this one just starts has
 /// for a moment whatever this one had open.
 const LOOKS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
@@ -47,28 +44,54 @@ pub enum User {
     Holder(String),
     /// Programs that have it open for writing, or lock it as QEMU does.
     Programs(Vec<String>),
+    /// The kernel keeps others off, and nobody whom this process sees has it.
+    Claimed,
+}
+
+impl User {
+    /// `None`: there are none.
+    fn of_programs(programs: Vec<String>) -> Option<Self> {
+        (!programs.is_empty()).then_some(Self::Programs(programs))
+    }
+
+    /// How it uses the device: a sentence about "it".
+    fn use_of_it(&self) -> String {
+        match self {
+            Self::Ourselves(path) => format!("this daemon uses the same storage as {}", path.display()),
+            Self::Loop(name) => format!("/dev/{name} shows the same bytes"),
+            Self::Mounted(place) => format!("it is mounted at {place}"),
+            Self::Swap => "it is used for swap".to_owned(),
+            Self::Holder(name) => format!("it is a part of {name}"),
+            Self::Programs(programs) if programs.is_empty() => {
+                "another program has it open for writing or has locked it".to_owned()
+            }
+            Self::Programs(programs) => format!("{} has it open for writing or has locked it", programs.join(" and ")),
+            Self::Claimed => {
+                "the kernel keeps others off it: it is mounted, a part of another device, or claimed by a program, where this \
+                 daemon does not see it"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// What to do before the device can be used.
+    fn advice(&self) -> String {
+        match self {
+            Self::Ourselves(_) => "it can be used once only".to_owned(),
+            Self::Loop(name) => format!("detach that first (`losetup -d /dev/{name}`), or use /dev/{name} itself"),
+            Self::Mounted(place) => format!("`umount {place}` first"),
+            Self::Swap => "`swapoff` it first".to_owned(),
+            Self::Holder(_) => "use that, or take it apart first".to_owned(),
+            Self::Programs(programs) if programs.is_empty() => "`lsof` finds which; end that first".to_owned(),
+            Self::Programs(_) => "end that first".to_owned(),
+            Self::Claimed => "look for it in other containers and on the host; end that first".to_owned(),
+        }
+    }
 }
 
 impl fmt::Display for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ourselves(path) => {
-                write!(f, "this daemon uses the same storage as {}; it can be used once only", path.display())
-            }
-            Self::Loop(name) => write!(
-                f,
-                "/dev/{name} shows the same bytes; detach that first (`losetup -d /dev/{name}`), or use /dev/{name} itself"
-            ),
-            Self::Mounted(place) => write!(f, "it is mounted at {place}; `umount {place}` first"),
-            Self::Swap => f.write_str("it is used for swap; `swapoff` it first"),
-            Self::Holder(name) => write!(f, "it is a part of {name}; use that, or take it apart first"),
-            Self::Programs(programs) if programs.is_empty() => f.write_str(
-                "another program has it open for writing or has locked it; `lsof` finds which; end that first",
-            ),
-            Self::Programs(programs) => {
-                write!(f, "{} has it open for writing or has locked it; end that first", programs.join(" and "))
-            }
-        }
+        write!(f, "{}; {}", self.use_of_it(), self.advice())
     }
 }
 
@@ -79,19 +102,46 @@ impl fmt::Display for User {
 /// Those of looking at the path.
 pub fn user_of(path: &Path, access: Access) -> io::Result<Option<User>> {
     let metadata = fs::metadata(path)?;
-    if let Some(user) = loop_over(&Footprint::of_metadata(&metadata), access) {
+    let footprint = Footprint::of_metadata(&metadata);
+    if let Some(user) = loop_over(&footprint, access) {
         return Ok(Some(user));
     }
-    if metadata.file_type().is_block_device() {
-        return Ok(claimant(&metadata, access));
+    if metadata.is_file() && swaps().iter().any(|swap| swap.overlaps(&footprint)) {
+        return Ok(Some(User::Swap));
+    }
+    if metadata.file_type().is_block_device()
+        && let Some(user) = claimant(metadata.rdev(), access)
+    {
+        return Ok(Some(user));
     }
     for _ in 1..LOOKS {
-        if !is_written(path) {
+        if program_with(path, &metadata, access).is_none() {
             return Ok(None);
         }
         std::thread::sleep(LOOK_PAUSE);
     }
-    Ok(is_written(path).then(|| User::Programs(programs_with(&metadata))))
+    Ok(program_with(path, &metadata, access))
+}
+
+/// Who has it open, or claimed, in a way that is over when a program ends.
+fn program_with(path: &Path, metadata: &Metadata, access: Access) -> Option<User> {
+    if metadata.file_type().is_block_device() {
+        let writers = User::of_programs(programs::that_write(metadata));
+        return writers.or_else(|| (access == Access::Alone && is_claimed(path)).then_some(User::Claimed));
+    }
+    match is_written(path) {
+        Some(true) => Some(User::Programs(programs::that_write(metadata))),
+        // Files that never had a name (memfd_create(2), shmget(2)) count no writers; some file systems do not tell.
+        Some(false) if metadata.nlink() > 0 => None,
+        Some(false) | None => User::of_programs(programs::that_write(metadata)),
+    }
+}
+
+/// Whether somebody keeps others off a block device. It is claimed for a moment, for nothing else asks the kernel.
+fn is_claimed(path: &Path) -> bool {
+    let flags = libc::O_EXCL | libc::O_NONBLOCK;
+    let claimed = File::options().read(true).custom_flags(flags).open(path);
+    claimed.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
 }
 
 /// Who else uses a block device that nobody is kept off: by a mount, by a device made of it, or open for writing. Blocks briefly.
@@ -100,14 +150,17 @@ pub fn user_of(path: &Path, access: Access) -> io::Result<Option<User>> {
 /// Those of looking at the path.
 pub fn holder_of(path: &Path) -> io::Result<Option<User>> {
     let metadata = fs::metadata(path)?;
-    let programs = || Some(programs_with(&metadata)).filter(|programs| !programs.is_empty()).map(User::Programs);
-    Ok(claimant(&metadata, Access::Alone).or_else(programs))
+    Ok(claimant(metadata.rdev(), Access::Alone).or_else(|| User::of_programs(programs::that_write(&metadata))))
 }
 
 /// Who keeps us from a device that the kernel says is busy.
 pub(crate) fn user_of_busy(metadata: &Metadata) -> User {
-    let shown = metadata.file_type().is_block_device().then(|| claimant(metadata, Access::Alone)).flatten();
-    shown.unwrap_or_else(|| User::Programs(programs_with(metadata)))
+    let is_block_device = metadata.file_type().is_block_device();
+    let shown = is_block_device.then(|| claimant(metadata.rdev(), Access::Alone)).flatten();
+    shown.unwrap_or_else(|| match programs::that_write(metadata) {
+        programs if programs.is_empty() && is_block_device => User::Claimed,
+        programs => User::Programs(programs),
+    })
 }
 
 /// What this process has open, on whatever thread, by what that stands for.
@@ -161,15 +214,65 @@ fn loop_over(footprint: &Footprint, access: Access) -> Option<User> {
     })
 }
 
+/// Who has come since this process opened something, and can write the same bytes: with the path of what is open. Blocks briefly.
+pub fn latecomers() -> Vec<(PathBuf, User)> {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|device| device.life.strong_count() > 0);
+    let ours: Vec<(PathBuf, Footprint)> =
+        open.iter().map(|device| (device.path.clone(), device.footprint.clone())).collect();
+    drop(open);
+    if ours.is_empty() {
+        return Vec::new();
+    }
+    let (writers, swaps) = (Writer::all(), swaps());
+    let latecomer = |(path, footprint): (PathBuf, Footprint)| {
+        let swap = || swaps.iter().any(|swap| swap.overlaps(&footprint)).then_some(User::Swap);
+        let user = writers.iter().find_map(|writer| writer.writes(&footprint).then(|| writer.user.clone()));
+        Some((path, user.or_else(swap)?))
+    };
+    ours.into_iter().filter_map(latecomer).collect()
+}
+
+/// A block device through which somebody writes, or can.
+struct Writer {
+    device: u64,
+    footprint: Footprint,
+    user: User,
+    /// Whoever stands on the device itself is no other.
+    is_loop: bool,
+}
+
+impl Writer {
+    fn all() -> Vec<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let of = |device: u64, user, is_loop| Self { device, footprint: Footprint::of_device(device), user, is_loop };
+        let loops = sysfs::bound_loops().into_iter().filter(|(_, device)| !sysfs::is_read_only(*device));
+        let loops = loops.map(|(name, device)| of(device, User::Loop(name), true));
+        let claimed = sysfs::all().into_iter().filter_map(|device| {
+            let user = claimant_of(device, &mounts, Access::Read)?;
+            Some(of(device, user, false))
+        });
+        loops.chain(claimed).collect()
+    }
+
+    /// Whether it can write what somebody else has that stands for `footprint`. What that lies on is shared with others.
+    fn writes(&self, footprint: &Footprint) -> bool {
+        let is_below = footprint.stands_on(self.device) && (self.is_loop || self.footprint != *footprint);
+        !is_below && self.footprint.overlaps(footprint)
+    }
+}
+
 /// Who has claimed a block device or a partition of it, as far as that is shown. Programs that do so are not.
-pub(crate) fn claimant(metadata: &Metadata, access: Access) -> Option<User> {
+fn claimant(device: u64, access: Access) -> Option<User> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    sysfs::with_partitions(metadata.rdev()).into_iter().find_map(|device| {
-        let mount = mount_of(&mounts, device).filter(|mount| !mount.read_only || access == Access::Alone);
-        let mounted = mount.map(|mount| User::Mounted(mount.place));
-        let swap = || is_swap(device).then_some(User::Swap);
-        mounted.or_else(swap).or_else(|| sysfs::holder(device).map(User::Holder))
-    })
+    sysfs::with_partitions(device).into_iter().find_map(|device| claimant_of(device, &mounts, access))
+}
+
+fn claimant_of(device: u64, mounts: &str, access: Access) -> Option<User> {
+    let mount = mount_of(mounts, device).filter(|mount| !mount.read_only || access == Access::Alone);
+    let mounted = mount.map(|mount| User::Mounted(mount.place));
+    let swap = || is_swap(device).then_some(User::Swap);
+    mounted.or_else(swap).or_else(|| sysfs::holder(device).map(User::Holder))
 }
 
 struct Mount {
@@ -198,20 +301,28 @@ fn mount_of(mounts: &str, device: u64) -> Option<Mount> {
 }
 
 fn is_swap(device: u64) -> bool {
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let paths = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
-    paths.filter_map(|path| fs::metadata(path).ok()).any(|metadata| metadata.rdev() == device)
+    swap_metadata().any(|metadata| metadata.file_type().is_block_device() && metadata.rdev() == device)
 }
 
-/// Whether anybody has the file open for writing, as far as its file system tells: it grants a lease for reading only then not.
-fn is_written(path: &Path) -> bool {
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    file.is_ok_and(|file| {
-        let metadata = file.metadata();
-        let file = OwnedFd::from(file);
-        let closed = metadata.and_then(|metadata| Closed::for_file(&file, &metadata)).unwrap_or(Closed::AtOnce);
-        sys::is_open_for_writing(&OpenFile::new(file, closed))
-    })
+/// Of the devices and files that the kernel swaps to.
+fn swaps() -> Vec<Footprint> {
+    swap_metadata().map(|metadata| Footprint::of_metadata(&metadata)).collect()
+}
+
+fn swap_metadata() -> impl Iterator<Item = Metadata> {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let paths: Vec<String> =
+        swaps.lines().skip(1).filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect();
+    paths.into_iter().filter_map(|path| fs::metadata(path).ok())
+}
+
+/// Whether anybody has the file open for writing: its file system grants a lease for reading only then not. `None`: it does not tell.
+fn is_written(path: &Path) -> Option<bool> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    let metadata = file.metadata();
+    let file = OwnedFd::from(file);
+    let closed = metadata.and_then(|metadata| Closed::for_file(&file, &metadata)).unwrap_or(Closed::AtOnce);
+    sys::is_open_for_writing(&OpenFile::new(file, closed))
 }
 
 /// Takes the locks by which QEMU keeps others off an image, on the file description that does the I/O, and looks whether somebody
@@ -264,45 +375,6 @@ fn is_unknown(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|errno| unknown.contains(&errno))
 }
 
-/// The programs that have it open for writing, for people: name and process id. Empty where that cannot be told.
-fn programs_with(metadata: &Metadata) -> Vec<String> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let ours = std::process::id();
-    let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let others = processes.filter(|process| *process != ours).take(PROCESSES_MAX);
-    others.filter(|process| has_open(*process, metadata)).map(described).collect()
-}
-
-fn has_open(process: u32, metadata: &Metadata) -> bool {
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fdinfo")) else { return false };
-    descriptors.flatten().any(|descriptor| {
-        let info = fs::read_to_string(descriptor.path()).unwrap_or_default();
-        // Looking at what is open may wait for a file system that does not answer: so the number of the inode is compared first.
-        let is_it = || {
-            let opened = fs::metadata(format!("/proc/{process}/fd/{}", descriptor.file_name().to_string_lossy()));
-            opened.is_ok_and(|opened| {
-                (opened.dev(), opened.ino(), opened.rdev()) == (metadata.dev(), metadata.ino(), metadata.rdev())
-            })
-        };
-        writes(&info) && field(&info, "ino").is_none_or(|inode| inode == metadata.ino().to_string()) && is_it()
-    })
-}
-
-/// Of /proc/PID/fdinfo (proc_pid_fdinfo(5)): the mode in which it was opened are the two lowest bits of its flags.
-fn writes(info: &str) -> bool {
-    let flags = field(info, "flags").and_then(|flags| u32::from_str_radix(flags, 8).ok());
-    flags.is_some_and(|flags| flags & 0o3 != 0)
-}
-
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-}
-
-fn described(process: u32) -> String {
-    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    format!("{} (process {process})", name.trim())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,12 +388,6 @@ mod tests {
         assert_eq!((home.place.as_str(), home.read_only), ("/home", false));
         assert!(mount_of(mounts, libc::makedev(8, 33)).unwrap().read_only);
         assert!(mount_of(mounts, libc::makedev(8, 18)).is_none());
-    }
-
-    #[test]
-    fn who_reads_a_file_does_not_write_it() {
-        assert!(writes("pos:\t0\nflags:\t0100002\nmnt_id:\t29\n") && writes("flags:\t01\n"));
-        assert!(!writes("pos:\t0\nflags:\t0100000\n"));
     }
 
     // proves: F10

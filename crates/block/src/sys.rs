@@ -256,14 +256,14 @@ pub(crate) fn is_byte_locked(fd: &OwnedFd, byte: i64) -> io::Result<bool> {
 }
 
 /// Whether anybody has the file open for writing; `fd` is open for reading only. False where the file system cannot tell.
-pub(crate) fn is_open_for_writing(fd: &OwnedFd) -> bool {
+pub(crate) fn is_open_for_writing(fd: &OwnedFd) -> Option<bool> {
     /// fcntl(2).
     const F_SETSIG: c_int = 10;
     let raw = fd.as_raw_fd();
     // Who opens the file for writing while the lease is there makes the kernel send a signal: one that nobody heeds.
     // SAFETY: no pointers are passed.
     if check(unsafe { libc::fcntl(raw, F_SETSIG, libc::SIGURG) }).is_err() {
-        return false;
+        return None;
     }
     // SAFETY: no pointers are passed.
     match check(unsafe { libc::fcntl(raw, libc::F_SETLEASE, libc::F_RDLCK) }) {
@@ -271,9 +271,9 @@ pub(crate) fn is_open_for_writing(fd: &OwnedFd) -> bool {
             // A lease that cannot be given back goes with the descriptor.
             // SAFETY: no pointers are passed.
             let _ = unsafe { libc::fcntl(raw, libc::F_SETLEASE, libc::F_UNLCK) };
-            false
+            Some(false)
         }
-        Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
+        Err(error) => (error.raw_os_error() == Some(libc::EAGAIN)).then_some(true),
     }
 }
 

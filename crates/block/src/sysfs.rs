@@ -196,6 +196,12 @@ pub(crate) fn bound_loops() -> Vec<(String, u64)> {
     bound.filter_map(|found| Some((found.file_name()?.to_str()?.to_owned(), number_of(&found)?))).collect()
 }
 
+/// All disks and partitions, by number.
+pub(crate) fn all() -> Vec<u64> {
+    let entries = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    entries.filter_map(|entry| number_of(&entry.path())).collect()
+}
+
 /// Whether nobody can write to a block device.
 pub(crate) fn is_read_only(device: u64) -> bool {
     directory(device).and_then(|found| text(&found.join("ro"))).is_some_and(|ro| ro == "1")

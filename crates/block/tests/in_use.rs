@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use hotset_block::{
-    DeviceErrorKind, Executor, ExecutorOptions, FileDevice, FileOptions, Footprint, HostEnv, OpenError, create_image,
+    Access, DeviceErrorKind, Executor, ExecutorOptions, FileDevice, FileOptions, Footprint, HostEnv, OpenError, User,
+    create_image, latecomers, user_of,
 };
 
 const SIZE_BYTES: u64 = 8 << 20;
@@ -237,5 +238,136 @@ fn a_file_that_a_program_writes_without_any_lock_is_refused() {
         refusal(&env, &path, TO_READ);
         drop(writer);
         FileDevice::open(&env, &path, FileOptions::default()).unwrap();
+    });
+}
+
+/// A program that holds something until it is dropped, and has said so.
+struct Holder(Child);
+
+impl Holder {
+    /// `script`: of Python; it ends with the path of what it holds.
+    fn python(script: &str) -> Option<(Self, PathBuf)> {
+        let script = format!("{script}\nprint(path, flush=True)\nimport sys\nsys.stdin.read()");
+        let mut command = Command::new("python3");
+        command.arg("-c").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut process) = command.spawn() else {
+            skipped("python3 is not there");
+            return None;
+        };
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Some((Self(process), PathBuf::from(line.trim())))
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+/// Memory as a file that never had a name; `fd` is open for writing.
+const MEMFD: &str =
+    "import os, mmap\nfd = os.memfd_create('disk')\nos.ftruncate(fd, 8 << 20)\npath = f'/proc/{os.getpid()}/fd/{fd}'";
+
+// proves: F10
+#[test]
+fn a_file_that_never_had_a_name_is_refused_while_another_program_can_write_it() {
+    let only_reads = "os.dup2(os.open(path, os.O_RDONLY), fd)";
+    let in_memory = format!("memory = mmap.mmap(fd, 8 << 20)\n{only_reads}");
+    for (what, script) in [("open", ""), ("in memory", in_memory.as_str())] {
+        let Some((_holder, path)) = Holder::python(&format!("{MEMFD}\n{script}")) else { return };
+        run(async |env| {
+            for options in [FileOptions::default(), TO_READ] {
+                let error = refusal(&env, &path, options).to_string();
+                assert!(error.contains("python3 (process "), "{what}: {error}");
+            }
+        });
+    }
+    let Some((_reader, path)) = Holder::python(&format!("{MEMFD}\n{only_reads}")) else { return };
+    run(async |env| FileDevice::open(&env, &path, FileOptions::default()).map(drop).unwrap());
+}
+
+// proves: F10
+#[test]
+fn a_deleted_file_that_another_program_writes_is_refused_by_the_name_of_its_descriptor() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path(), "disk");
+    let script = format!(
+        "import os\nfd = os.open('{0}', os.O_RDWR)\nos.unlink('{0}')\npath = f'/proc/{{os.getpid()}}/fd/{{fd}}'",
+        path.display()
+    );
+    let Some((_holder, path)) = Holder::python(&script) else { return };
+    run(async |env| {
+        refusal(&env, &path, FileOptions::default());
+        refusal(&env, &path, TO_READ);
+    });
+}
+
+// proves: F10
+#[test]
+fn a_block_device_that_a_program_writes_without_a_claim_is_refused_by_whatever_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path(), "disk");
+    let Some(disk) = LoopDevice::over(&path, &[]) else { return };
+    let script = format!("import os\npath = '{}'\nfd = os.open(path, os.O_RDWR)", disk.0.display());
+    let Some((holder, _)) = Holder::python(&script) else { return };
+    run(async |env| {
+        for options in [FileOptions::default(), TO_READ] {
+            let error = refusal(&env, &disk.0, options).to_string();
+            assert!(error.contains("python3 (process "), "{error}");
+        }
+        drop(holder);
+        FileDevice::open(&env, &disk.0, FileOptions::default()).map(drop).unwrap();
+    });
+}
+
+// proves: F10
+#[test]
+fn a_device_that_is_mounted_where_nobody_here_sees_it_is_in_use_before_it_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = image(directory.path(), "disk");
+    if !Command::new("mke2fs").arg("-q").arg(&path).status().is_ok_and(|status| status.success()) {
+        return skipped("mke2fs is not there");
+    }
+    let Some(disk) = LoopDevice::over(&path, &[]) else { return };
+    let script = format!("mount {} /mnt && echo mounted && read line", disk.0.display());
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut process) = command.spawn() else { return skipped("unshare is not there") };
+    let mut said = [0; 8];
+    if process.stdout.take().unwrap().read_exact(&mut said).is_err() {
+        return skipped("nothing can be mounted apart here");
+    }
+    assert_eq!(user_of(&disk.0, Access::Alone).unwrap(), Some(User::Claimed));
+    drop(process.stdin.take());
+    process.wait().unwrap();
+    assert_eq!(user_of(&disk.0, Access::Alone).unwrap(), None);
+}
+
+// proves: F10
+#[test]
+fn a_loop_device_that_is_made_over_what_is_open_already_is_noticed_until_it_is_detached() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, other) = (image(directory.path(), "disk"), image(directory.path(), "other"));
+    let writers_of = |path: &Path| -> Vec<User> {
+        latecomers().into_iter().filter(|(of, _)| of == path).map(|(_, user)| user).collect()
+    };
+    let name = |device: &LoopDevice| device.0.file_name().unwrap().to_str().unwrap().to_owned();
+    run(async |env| {
+        let _ours = FileDevice::open(&env, &path, FileOptions::default()).unwrap();
+        let Some(below) = LoopDevice::over(&other, &[]) else { return };
+        let _upon = FileDevice::open(&env, &below.0, FileOptions::default()).unwrap();
+        assert_eq!((writers_of(&path), writers_of(&below.0)), (vec![], vec![]), "nobody else has them");
+        let Some(reads) = LoopDevice::over(&path, &["--read-only"]) else { return };
+        assert_eq!(writers_of(&path), [], "it only reads");
+        drop(reads);
+        for (of, over) in [(&path, &path), (&below.0, &other), (&below.0, &below.0)] {
+            let Some(late) = LoopDevice::over(over, &[]) else { return };
+            assert_eq!(writers_of(of), [User::Loop(name(&late))], "{} over {}", of.display(), over.display());
+            drop(late);
+            assert_eq!(writers_of(of), []);
+        }
     });
 }
