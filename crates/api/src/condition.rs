@@ -49,6 +49,8 @@ pub enum ConditionKind {
     EndNotServed,
     /// Another file is in the place of a volume's backing device, and is served.
     OtherBacking,
+    /// Somebody else can write to a device in use: a loop device, a mount or swap came to it after it was opened.
+    SecondWriter,
     /// Which backing device is whose is not kept over a restart.
     Backings,
     /// What this daemon is called on SSDs is not kept over a restart.
@@ -94,6 +96,7 @@ impl ConditionKind {
             Self::ConnectionsRefused => "connections-refused",
             Self::EndNotServed => "end-not-served",
             Self::OtherBacking => "other-backing",
+            Self::SecondWriter => "second-writer",
             Self::Backings => "backings",
             Self::DaemonId => "daemon-id",
             Self::Growth => "growth",

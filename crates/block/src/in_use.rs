@@ -55,7 +55,7 @@ impl User {
     }
 
     /// How it uses the device: a sentence about "it".
-    fn use_of_it(&self) -> String {
+    pub fn use_of_it(&self) -> String {
         match self {
             Self::Ourselves(path) => format!("this daemon uses the same storage as {}", path.display()),
             Self::Loop(name) => format!("/dev/{name} shows the same bytes"),

@@ -163,6 +163,7 @@ impl Register {
             | ConditionKind::Spare
             | ConditionKind::Flush
             | ConditionKind::LocalDevice
+            | ConditionKind::SecondWriter
             | ConditionKind::Removal => {
                 let is_concerned = |volume: &Volume| *kind != ConditionKind::Flush || volume.pool.is_some();
                 let mut volumes = status.volumes.iter().filter(|volume| volume.name == subject.name);
@@ -329,6 +330,7 @@ pub(crate) fn is_raised(kind: ConditionKind) -> bool {
         | ConditionKind::Certificate
         | ConditionKind::ConnectionsRefused
         | ConditionKind::OtherBacking
+        | ConditionKind::SecondWriter
         | ConditionKind::Backings
         | ConditionKind::DaemonId
         | ConditionKind::Growth
@@ -400,6 +402,20 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
             return format!(
                 "if it is the right one, `hotset volume accept-backing {name}`; if not, stop its hosts, put the right one there and \
                  restart the daemon"
+            );
+        }
+        ConditionKind::SecondWriter => {
+            let name = &subject.name;
+            let then = match subject.kind {
+                SubjectKind::Pool => format!("`hotset pool scrub {name}` finds what it damaged"),
+                SubjectKind::Volume | SubjectKind::Daemon | SubjectKind::Ssd => format!(
+                    "check what hosts have, and give it an empty cache with `hotset volume disable-cache {name}` and `hotset \
+                     volume enable-cache {name}`, if it has one"
+                ),
+            };
+            return format!(
+                "end that at once (`losetup -d`, `umount`, `swapoff`): what it writes, hosts do not see, and each undoes what the \
+                 other writes; if it wrote anything, {then}"
             );
         }
         ConditionKind::Backings => {

@@ -32,6 +32,7 @@ use super::opening::devices::Devices;
 use super::opening::guard::Guard;
 use super::opening::local_devices::LocalDevices;
 use super::opening::moved_devices::MovedDevices;
+use super::opening::second_writers::SecondWriters;
 use super::opening::prober::Prober;
 use super::opening::recognise::Backings;
 use super::opening::records::Records;
@@ -58,6 +59,7 @@ pub(crate) struct Rooms {
     pub(crate) local: Arc<LocalDevices>,
     awaited: Arc<AwaitedSsds>,
     moved: Arc<MovedDevices>,
+    second_writers: Arc<SecondWriters>,
     unread: Arc<UnreadRecords>,
     pub(crate) upkeep: Arc<Upkeep>,
     pub(crate) creation: Arc<Creation>,
@@ -91,6 +93,7 @@ impl Rooms {
         let devices =
             Arc::new(Devices { records: Arc::clone(&records), scanner: Scanner::default(), prober: Prober::default() });
         let moved = Arc::new(MovedDevices { records: Arc::clone(&records), devices: Arc::clone(&devices) });
+        let second_writers = Arc::new(SecondWriters { records: Arc::clone(&records), devices: Arc::clone(&devices) });
         let guard = Arc::new(Guard { records: Arc::clone(&records) });
         let backings = Arc::new(Backings {
             records: Arc::clone(&records),
@@ -235,6 +238,7 @@ impl Rooms {
             local,
             awaited,
             moved,
+            second_writers,
             unread,
             upkeep,
             creation,
@@ -281,6 +285,7 @@ impl Rooms {
         tokio::spawn(Arc::clone(&self.volumes).reopen_closed());
         tokio::spawn(Arc::clone(&self.local).keep_connected());
         tokio::spawn(Arc::clone(&self.moved).watch_paths());
+        tokio::spawn(Arc::clone(&self.second_writers).watch());
         tokio::spawn(Arc::clone(&self.upkeep).keep_records());
         tokio::spawn(Arc::clone(&self.unread).read_records_again(tokens));
         tokio::spawn(Arc::clone(&self.awaited).watch_awaited());

@@ -17,6 +17,7 @@ pub(crate) mod prober;
 pub(crate) mod recognise;
 pub(crate) mod records;
 pub(crate) mod scan;
+pub(crate) mod second_writers;
 pub(crate) mod serve;
 pub(crate) mod start;
 pub(crate) mod unread;

@@ -224,7 +224,7 @@ fn foreign_signature(path: &str) -> Result<Option<String>, ApiError> {
         ApiError::new(ApiErrorKind::Unsupported, format!("SSD {path}: blkid cannot look for signatures on it: {why}"))
     };
     let output = Command::new("blkid").args(["-p", "-o", "export", backing_path(path)]).env("PATH", TOOLS).output();
-    let output = output.map_err(|error| unusable(format!("{error}; install util-linux, or use --force")))?;
+    let output = output.map_err(|error| unusable(format!("{error}; install util-linux")))?;
     // blkid(8): 2 is nothing found, 8 is ambivalent (several signatures).
     match output.status.code() {
         Some(0) => Ok(Some(described(&String::from_utf8_lossy(&output.stdout)))),

@@ -279,6 +279,7 @@ fn raised(status: &Status) -> Raised {
         | ConditionKind::ConnectionsRefused
         | ConditionKind::EndNotServed
         | ConditionKind::OtherBacking
+        | ConditionKind::SecondWriter
         | ConditionKind::Backings
         | ConditionKind::DaemonId
         | ConditionKind::Growth
