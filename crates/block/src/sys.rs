@@ -441,6 +441,20 @@ pub(crate) fn set_descriptor_limits(soft: u64, hard: u64) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
+/// How large the stack of the first thread may grow now, and how large it may let itself grow.
+pub(crate) fn stack_limits() -> io::Result<(u64, u64)> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to one live struct.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) })?;
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+pub(crate) fn set_stack_limits(soft: u64, hard: u64) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    // SAFETY: the pointer is to one live struct.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) }).map(drop)
+}
+
 /// What the kernel knows of a TCP connection.
 pub(crate) fn tcp_info(fd: &OwnedFd) -> io::Result<libc::tcp_info> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();

@@ -45,7 +45,29 @@ use escape::{escaped, escaped_lines};
 /// How long the daemon's last error may take to be written.
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
 
+/// How large the stack may grow, and the least with which all verbs work.
+const STACK_BYTES: u64 = 8 << 20;
+const STACK_BYTES_MIN: u64 = 1 << 20;
+
 fn main() -> ExitCode {
+    // What does the work takes more of the stack than there may be.
+    match hotset_block::raise_stack_limit(STACK_BYTES) {
+        Ok(bytes) if bytes < STACK_BYTES_MIN => {
+            client::tell(&format!(
+                "hotset: the stack may have {} KiB, and {} KiB are needed: raise RLIMIT_STACK (`ulimit -s 8192`, LimitSTACK=8M of \
+                 the service)",
+                bytes >> 10,
+                STACK_BYTES_MIN >> 10
+            ));
+            ExitCode::FAILURE
+        }
+        Ok(_) | Err(_) => begin(),
+    }
+}
+
+/// Not a part of `main`, which has to do with little.
+#[inline(never)]
+fn begin() -> ExitCode {
     // Ends here if a shell asks for completions: COMPLETE in the environment.
     CompleteEnv::with_factory(complete::command).complete();
     let arguments = match Arguments::try_parse() {
@@ -269,10 +291,14 @@ fn report(output: Output, error: &ApiError) {
 /// Of a daemon: it has caught the signals that would end it, and must not wait for one who does not read.
 fn last_words(output: Output, error: ApiError) {
     let (done, said) = mpsc::channel();
-    std::thread::spawn(move || {
-        report(output, &error);
+    let told = error.clone();
+    let telling = std::thread::Builder::new().spawn(move || {
+        report(output, &told);
         let _ = done.send(());
     });
+    if telling.is_err() {
+        return report(output, &error);
+    }
     let _ = running_time::receive(&said, LAST_WORDS_LIMIT);
 }
 

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use hotset_e2e::daemon::{Daemon, free_port};
+use hotset_e2e::daemon::{Daemon, binary, free_port};
+use hotset_e2e::files::Site;
 use hotset_e2e::nbd::{Client, Verb, greet, request};
-use hotset_e2e::tools;
+use hotset_e2e::tools::{self, run, skip, text};
 
 const MIB: u64 = 1 << 20;
 
@@ -376,4 +377,56 @@ fn the_environment_of_the_verbs_moves_no_daemon_and_the_usage_asks_for_no_more_t
     daemon.ok("status");
     let usage = tools::text(&daemon.hotset("pool frobnicate"));
     assert!(usage.contains("Usage: hotset pool") && !usage.contains("--api <"), "{usage}");
+}
+
+/// Ends within the limit of a program, with one line that says what to do, and no more.
+fn is_refused(run_by: &[&str], parts: &[&str]) {
+    let site = Site::new();
+    let socket = |name: &str| format!("unix:{}", site.socket(name).display());
+    let state = site.path("state").display().to_string();
+    let (program, arguments) = run_by.split_first().expect("there is a program");
+    let binary = binary().display().to_string();
+    let serve = ["serve", "--state", &state, "--nbd", &socket("nbd"), "--api", &socket("api")].map(str::to_owned);
+    let arguments = arguments.iter().map(|&word| word.to_owned()).chain([binary]).chain(serve);
+    let output = run(program, &arguments.collect::<Vec<_>>());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{run_by:?}: {}", text(&output));
+    assert_eq!(said.lines().count(), 1, "{run_by:?}: {said}");
+    for part in parts {
+        assert!(said.contains(part), "{run_by:?}: {part}: {said}");
+    }
+}
+
+// proves: F11
+#[test]
+fn a_start_that_may_have_too_little_stack_addresses_or_data_names_the_limit() {
+    is_refused(&["prlimit", "--stack=65536:65536"], &["RLIMIT_STACK", "ulimit -s"]);
+    is_refused(&["prlimit", "--as=1000000000"], &["RLIMIT_AS", "ulimit -v"]);
+    is_refused(&["prlimit", "--data=500000000"], &["RLIMIT_DATA", "ulimit -d"]);
+}
+
+// proves: F11
+#[test]
+fn a_stack_that_may_be_raised_is_raised() {
+    let mut daemon = Daemon::prepare("");
+    daemon.run_by(&["prlimit", "--stack=131072:"]);
+    daemon.launch();
+    daemon.make_pool(&[24], "");
+    assert!(daemon.stop().success());
+}
+
+// proves: F11
+#[test]
+fn a_start_that_may_have_too_few_threads_names_the_limit() {
+    // Root may have as many as it wants; nobody else has this number.
+    let user = "54321";
+    let as_user = ["setpriv", "--reuid", user, "--clear-groups"];
+    let can = run(as_user[0], &[&as_user[1..], &[&binary().display().to_string(), "--version"]].concat());
+    if !can.status.success() {
+        return skip("the binary cannot be run as somebody else here (needs root, and a folder that all may enter)");
+    }
+    for most in ["--nproc=1", "--nproc=10", "--nproc=20"] {
+        let run_by = [&as_user[..], &["prlimit", most]].concat();
+        is_refused(&run_by, &["threads: ", "RLIMIT_NPROC", most.trim_start_matches("--nproc="), "ulimit -u"]);
+    }
 }

@@ -1,4 +1,5 @@
-//! How much memory the daemon may have: what the machine has, or less by one of its control groups; and how that is divided.
+//! How much memory the daemon may have: what the machine has, or less by one of its control groups or by its own limits; and how
+//! that is divided.
 //!
 //! A control group that grows too large is not refused memory: it is throttled, or a process of it is killed. So what the
 //! daemon takes is measured by the least limit of its group and all groups around it, of both versions
@@ -7,6 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::thread_limits::OWN_THREADS;
 use crate::size::human;
 
 /// What the daemon takes beside what is given out here.
@@ -18,6 +20,15 @@ const LEAST_BYTES: u64 = OWN_BYTES + REQUESTS_BYTES_MIN + REGISTERED_BYTES_MIN +
 const REQUESTS_BYTES_MIN: u64 = 64 << 20;
 const REGISTERED_BYTES_MIN: u64 = 4 << 20;
 const KEPT_BYTES_MIN: u64 = 8 << 20;
+
+/// What a process may have for itself, by the name in /proc/PID/limits (proc_pid_limits(5)): the limit, and how it is raised.
+const OWN_LIMITS: [(&str, &str); 2] = [
+    ("Max address space", "RLIMIT_AS: LimitAS=infinity of the service, or `ulimit -v unlimited`"),
+    ("Max data size", "RLIMIT_DATA: LimitDATA=infinity of the service, or `ulimit -d unlimited`"),
+];
+
+/// Addresses that a thread takes: its stack, and what the allocator sets aside for it.
+const ADDRESSES_OF_A_THREAD: u64 = 66 << 20;
 
 /// What a control group of version 1 says that has no limit, and everything near it.
 const NO_LIMIT: u64 = 1 << 60;
@@ -38,7 +49,8 @@ impl Memory {
     pub(crate) fn of_this_process(root: &Path) -> Result<Self, String> {
         let machine = Self { bytes: machine_bytes(root)?, set_by: "the machine".to_owned() };
         let groups = limits_of_groups(root);
-        Ok(groups.into_iter().chain([machine]).min_by_key(|memory| memory.bytes).expect("there is a machine"))
+        let all = groups.into_iter().chain(own_limits(root)).chain([machine]);
+        Ok(all.min_by_key(|memory| memory.bytes).expect("there is a machine"))
     }
 
     /// # Errors
@@ -121,6 +133,31 @@ fn machine_bytes(root: &Path) -> Result<u64, String> {
     let kib =
         line.and_then(|rest| rest.trim().strip_suffix(" kB")).and_then(|number| number.trim().parse::<u64>().ok());
     kib.map(|kib| kib * 1024).ok_or_else(|| "/proc/meminfo does not say MemTotal; set memory_limit".to_owned())
+}
+
+/// What is left of the limits of this process itself, when it and its threads have what they take.
+fn own_limits(root: &Path) -> Vec<Memory> {
+    let limits = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
+    let limit_of = |name: &str| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = u64::try_from(cores + OWN_THREADS).expect("there are few");
+    let limited = OWN_LIMITS.into_iter().filter_map(|(name, how)| Some((limit_of(name)?, how)));
+    let left = limited.map(|(bytes, how)| Memory {
+        bytes: bytes.saturating_sub(addresses(root) + threads * ADDRESSES_OF_A_THREAD),
+        set_by: format!("the limit of {} ({how}), beside the program and its threads,", human(bytes)),
+    });
+    left.collect()
+}
+
+/// What this process takes now (proc_pid_status(5)).
+fn addresses(root: &Path) -> u64 {
+    let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let kib = size.and_then(|size| size.trim().strip_suffix(" kB")).and_then(|kib| kib.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
 }
 
 /// The limits of this process's groups, and of all around them as far as they can be seen.
@@ -306,6 +343,32 @@ mod tests {
             let files = [("proc/self/mountinfo", mounts.as_str()), ("proc/self/cgroup", group), limited];
             assert_eq!(limit(&files).bytes, GIB, "{root} {group}");
         }
+    }
+
+    // proves: F11
+    #[test]
+    fn a_limit_of_the_process_counts_without_what_it_takes_itself_and_is_named() {
+        let limits = |address_space: &str, data: &str| {
+            format!(
+                "Limit                     Soft Limit           Hard Limit           Units     \n\
+                 Max data size             {data:<20} unlimited            bytes     \n\
+                 Max address space         {address_space:<20} unlimited            bytes     \n"
+            )
+        };
+        let of = |address_space: &str, data: &str| {
+            limit(&[
+                ("proc/self/limits", &limits(address_space, data)),
+                ("proc/self/status", "VmSize:\t  1048576 kB\n"),
+            ])
+        };
+        assert_eq!(of("unlimited", "unlimited").bytes, 64 * GIB);
+        let [by_addresses, by_data] = [of("42949672960", "unlimited"), of("unlimited", "42949672960")];
+        for (memory, name) in [(by_addresses, "RLIMIT_AS"), (by_data, "RLIMIT_DATA")] {
+            assert!(memory.bytes < 39 * GIB && memory.bytes > 20 * GIB, "{memory:?}");
+            assert!(memory.set_by.contains(name) && memory.set_by.contains("40 GiB"), "{memory:?}");
+        }
+        let refused = of("1073741824", "unlimited").check().unwrap_err();
+        assert!(refused.contains("RLIMIT_AS") && refused.contains("ulimit -v unlimited"), "{refused}");
     }
 
     // proves: F11

@@ -31,6 +31,7 @@ mod rooms;
 mod signals;
 mod smart;
 mod state;
+mod thread_limits;
 mod tokens;
 mod volume_counters;
 mod who;
@@ -66,6 +67,7 @@ use self::reporting::selfcheck::SelfCheck;
 use self::rooms::Rooms;
 use self::signals::Signals;
 use self::state::StateDirectory;
+use self::thread_limits::{OWN_THREADS, check_threads};
 use self::tokens::Tokens;
 use crate::args::ServeArguments;
 use crate::endpoint::{Endpoint, Socket};
@@ -84,15 +86,20 @@ const FIRST_PASS_LIMIT: Duration = Duration::from_secs(10);
 /// How long a clean stop may take; its steps have shorter limits of their own.
 const STOP_LIMIT: Duration = Duration::from_secs(25);
 
+/// How long a thread for what blocks waits for more to do: while there is one, what cannot have another waits for it.
+const KEEP_ALIVE: Duration = Duration::from_hours(1);
+
 /// How long a service manager may take to hear how the daemon is.
 const NOTIFY_LIMIT: Duration = Duration::from_secs(1);
 
 /// Runs until a signal ends it. An error is one message for people.
 pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCode, String> {
-    let config = Config::load(arguments, api)?;
-    config.memory.check()?;
     // Before there are threads, which inherit it.
     let flusher = never_wait_for_writeback();
+    check_threads(OWN_THREADS)?;
+    let config = Config::load(arguments, api)?;
+    config.memory.check()?;
+    check_threads(OWN_THREADS + config.threads.get())?;
     let signals = Signals::start().map_err(|error| format!("signals: {error}"))?;
     let (counters, register) = (Counters::default(), Register::default());
     let log = Log::start(&config.log, counters.clone())?;
@@ -139,7 +146,7 @@ fn run_logged(config: Config, own: Own) -> Result<ExitCode, String> {
     own.register.follow(ConditionKind::DaemonId, &kept);
     let (plane, _threads) =
         Handle::start(config.threads, server, buffers, &machine).map_err(|error| format!("data plane: {error}"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().thread_keep_alive(KEEP_ALIVE).build();
     let runtime = runtime.map_err(|error| format!("control plane: {error}"))?;
     let outcome = runtime.block_on(serve(plane, state, config, sockets, own));
     // Blocking steps that are still under way belong to changes that nobody waits for any more.
