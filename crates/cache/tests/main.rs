@@ -10,6 +10,7 @@ mod golden;
 mod golden_live;
 mod golden_log;
 mod harness;
+mod hung_state;
 mod in_memory;
 mod kept;
 mod late_flush;

@@ -155,6 +155,8 @@ struct Ways {
 /// A place at which transfers end badly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bad {
+    /// Every write.
+    HangsToWrite,
     HangsAt(u64),
     FailsAt(u64),
 }
@@ -237,6 +239,11 @@ impl TestDevice {
         self.ways.changed.wake_all();
     }
 
+    /// How many have it, beside whoever asks.
+    pub(crate) fn holders(&self) -> usize {
+        Rc::strong_count(&self.ways) - 1
+    }
+
     pub(crate) fn become_bad(&self, bad: Bad) {
         self.ways.bad.set(Some(bad));
     }
@@ -266,6 +273,7 @@ impl TestDevice {
     async fn pass(&self, operation: Operation, offset: u64) -> Result<(), DeviceError> {
         let failure = Err(DeviceError::new(DeviceErrorKind::Media, operation, ByteRange::at(0, 0)));
         match self.ways.bad.get() {
+            Some(Bad::HangsToWrite) if operation == Operation::Write => pending().await,
             Some(Bad::HangsAt(place)) if place == offset => pending().await,
             Some(Bad::FailsAt(place)) if place == offset => return failure,
             Some(_) | None => {}

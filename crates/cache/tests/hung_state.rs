@@ -1,0 +1,89 @@
+//! A state directory that does not answer any more: what was closed is let go all the same.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use hotset_block::{Buf, Env};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
+use hotset_cache::{DirtyData, Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+
+use crate::harness::{Bad, TestDevice, TestEnv, run};
+use crate::world::MIB;
+
+/// So much faster than real time, with room for a machine that is busy.
+const PACE: u32 = 20;
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Close,
+    Delete,
+}
+
+/// When the state directory begins to hang.
+#[derive(Clone, Copy, Debug)]
+enum Hangs {
+    /// Before a change that is on record on the SSDs.
+    BeforeAChange,
+    BeforeTheEnd,
+}
+
+async fn pool_over(at: &TestEnv, kind: PoolKind, ssds: &[TestDevice], state: &TestDevice) -> Pool<TestEnv> {
+    let mut settings = PoolSettings::preset(kind, IoType::Custom);
+    settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+    let spec = PoolSpec { name: "tank".parse().unwrap(), kind, settings };
+    let named = ssds.iter().map(|ssd| Named { path: "ssd".to_owned(), device: ssd.clone() }).collect();
+    Pool::create(at.clone(), spec, named, state.clone()).await.unwrap()
+}
+
+async fn in_time<T>(at: &TestEnv, what: &str, work: impl Future<Output = T>) -> T {
+    match select(pin!(work), pin!(at.sleep(20 * limits::SSD_TIMEOUT))).await {
+        Either::Left((value, _)) => value,
+        Either::Right(_) => panic!("for good: {what}"),
+    }
+}
+
+// proves: F4, F11
+#[test]
+fn a_state_directory_that_hangs_keeps_no_ssd_of_a_pool_that_has_ended() {
+    for kind in [PoolKind::Read, PoolKind::ReadWrite] {
+        for (end, hangs) in [
+            (End::Close, Hangs::BeforeAChange),
+            (End::Close, Hangs::BeforeTheEnd),
+            (End::Delete, Hangs::BeforeAChange),
+            (End::Delete, Hangs::BeforeTheEnd),
+        ] {
+            run(async |env| {
+                let at = env.at_pace(PACE);
+                let ssds = [(); 2].map(|()| TestDevice::new(16 * MIB));
+                let (state, backing) = (TestDevice::new(STATE_BYTES), TestDevice::new(16 * MIB));
+                let pool = pool_over(&at, kind, &ssds, &state).await;
+                let (name, backing_name) = ("disk".parse().unwrap(), "memory".to_owned());
+                let spec = VolumeSpec { name, backing: backing_name, settings: VolumeSettings::default() };
+                let volume = Volume::open(at.clone(), spec, backing).unwrap();
+                pool.attach(&volume).await.unwrap();
+                volume.write(0, Buf::zeroed(4096), Durability::Durable).await.unwrap();
+                state.become_bad(Bad::HangsToWrite);
+                let what = format!("{kind:?} {end:?} {hangs:?}");
+                match hangs {
+                    Hangs::BeforeAChange => {
+                        in_time(&at, &what, volume.rename("renamed".parse().unwrap())).await.unwrap();
+                    }
+                    Hangs::BeforeTheEnd => {}
+                }
+                match end {
+                    End::Close => drop(in_time(&at, &what, pool.close()).await.unwrap()),
+                    End::Delete => in_time(&at, &what, pool.delete(DirtyData::Discard)).await.unwrap(),
+                }
+                drop((pool, volume));
+                let is_free = async {
+                    while ssds.iter().any(|ssd| ssd.holders() > 0) {
+                        at.sleep(Duration::from_millis(100)).await;
+                    }
+                };
+                in_time(&at, &format!("{what}: an SSD is held"), is_free).await;
+                assert!(state.holders() > 0, "{what}: nothing hangs");
+            });
+        }
+    }
+}
