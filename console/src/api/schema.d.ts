@@ -919,7 +919,7 @@ export interface components {
          * @description What is not as it should be.
          * @enum {string}
          */
-        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused" | "end-not-served" | "other-backing" | "backings" | "daemon-id" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused" | "end-not-served" | "other-backing" | "second-writer" | "backings" | "daemon-id" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];
@@ -2030,7 +2030,7 @@ export interface components {
          * @description What an SSD of a pool is doing.
          * @enum {string}
          */
-        SsdState: "online" | "rebuilding" | "flushing" | "silent" | "read-only" | "no-space" | "missing" | "expelled";
+        SsdState: "online" | "rebuilding" | "flushing" | "silent" | "read-only" | "no-space" | "offline" | "missing" | "expelled";
         /** @description `POST /api/v1/pools/{name}/ssds` and `…/spares`: SSDs to take in. All of them, or none. */
         SsdsAdd: {
             /** @description Use block devices that share a physical disk with others of a read-write pool: both copies may be lost with it. */

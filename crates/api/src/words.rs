@@ -112,7 +112,9 @@ pub enum SsdState {
     ReadOnly,
     /// Out of use because it has no room: its file system is full, or its quota is used up. It is taken back when it has.
     NoSpace,
-    /// It was not there when the pool was opened, or the pool is not open yet.
+    /// Its pool is not open; it is there, or was not looked for yet.
+    Offline,
+    /// It was not there when the pool was opened; or the pool is not open, and it was not found.
     Missing,
     /// It failed, or had left the pool before: nothing on it is used. The reason says more.
     Expelled,
@@ -138,6 +140,7 @@ impl SsdState {
             Self::Silent => "silent",
             Self::ReadOnly => "read-only",
             Self::NoSpace => "no-space",
+            Self::Offline => "offline",
             Self::Missing => "missing",
             Self::Expelled => "expelled",
         }

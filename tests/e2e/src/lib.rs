@@ -9,6 +9,7 @@ pub mod faulty;
 pub mod files;
 pub mod http;
 pub mod load;
+pub mod loops;
 pub mod nbd;
 pub mod pattern;
 pub mod served;

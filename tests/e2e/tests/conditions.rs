@@ -8,6 +8,7 @@ use std::time::Duration;
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::http::ask;
+use hotset_e2e::loops::LoopDevice;
 use hotset_e2e::tools::{eventually, succeed};
 use serde_json::Value;
 
@@ -298,4 +299,51 @@ fn what_lies_in_the_place_of_the_daemons_number_or_of_a_pools_copy_is_told() {
     eventually("it is told", TIMEOUT, || daemon.log().contains("pools/p.member: Too many levels"));
     eventually("it is open", TIMEOUT, || daemon.json("pool show p")["state"] == "online");
     assert!(!daemon.log().contains("it opens cold"), "{}", daemon.log());
+}
+
+// proves: F10, F12
+#[test]
+fn a_loop_device_that_is_made_over_what_is_served_is_a_condition_until_it_is_detached() {
+    let daemon = Daemon::start();
+    daemon.make_pool(&[24], "");
+    let backing = daemon.make_volume(64, "p");
+    for (path, subject, advice) in [(backing, "v", "disable-cache v"), (daemon.site.path("ssd0"), "p", "pool scrub p")]
+    {
+        let Some(late) = LoopDevice::over(&path) else { return };
+        let told = is_told(&daemon, "second-writer");
+        assert_eq!(told["subject"]["name"], subject, "{told}");
+        let reason = told["reason"].as_str().expect("words");
+        assert!(reason.contains(&late.name) && reason.contains(&path.display().to_string()), "{reason}");
+        assert!(told["action"].as_str().is_some_and(|action| action.contains(advice)), "{told}");
+        drop(late);
+        is_over(&daemon, "second-writer");
+    }
+    assert_eq!(daemon.hotset("status --check").status.code(), Some(0), "{}", daemon.ok("status"));
+}
+
+// proves: P10
+#[test]
+fn ssds_of_a_pool_that_is_not_open_are_shown_as_what_they_are() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[24, 24], "");
+    daemon.make_volume(64, "p");
+    daemon.stop();
+    let places = ["ssd0", "ssd1"].map(|name| (daemon.site.path(name), daemon.site.path(&format!("{name}-away"))));
+    for (place, away) in &places {
+        fs::rename(place, away).expect("it can be moved");
+    }
+    daemon.launch();
+    let is = |states: [&str; 2]| {
+        let pool = daemon.json("pool show p");
+        let ssds = pool["ssds"].as_array().expect("a list").clone();
+        ssds.iter().map(|ssd| &ssd["state"]).eq(&states)
+    };
+    eventually("none is there", TIMEOUT, || is(["missing", "missing"]));
+    let [(first, first_away), (second, second_away)] = &places;
+    fs::rename(second_away, second).expect("it can be put back");
+    eventually("one is there, and one is not", TIMEOUT, || is(["missing", "offline"]));
+    let shown = daemon.ok("pool show p");
+    assert!(shown.contains("it was not found") && shown.contains("it is there; its pool is not open"), "{shown}");
+    fs::rename(first_away, first).expect("it can be put back");
+    eventually("the pool is open", TIMEOUT, || is(["online", "online"]));
 }

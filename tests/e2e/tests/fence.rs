@@ -1,11 +1,13 @@
 //! A pool whose opening ends the daemon again and again.
 
 use std::fs;
+use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::files::MIB;
 use hotset_e2e::pattern::{assert_pages, pages};
+use hotset_e2e::tools::eventually;
 
 /// Two pools with a volume each: one SSD of `bad` fails on command. `None` where that is not possible.
 fn daemon_with_two_pools() -> Option<(Daemon, FaultyFile)> {
@@ -59,6 +61,10 @@ fn a_pool_whose_opening_ends_the_daemon_three_times_is_fenced_and_the_others_are
     );
     assert!(!daemon.is_online("v"), "its pool may hold newer data");
     assert_version(&daemon, "w", 1);
+    eventually("its SSDs are shown to be there", Duration::from_secs(60), || {
+        let ssds = daemon.json("pool show bad")["ssds"].as_array().expect("a list").clone();
+        ssds.iter().all(|ssd| ssd["state"] == "offline")
+    });
     daemon.refuse("status --check", 2, "fenced");
 
     // Time, and a start that goes well, lift no fence: an administrator does.

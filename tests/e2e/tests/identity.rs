@@ -1,39 +1,19 @@
 //! One storage has many names, and is used once. With loop devices and QEMU; says so loudly where they are not there.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::files::{self, MIB};
+use hotset_e2e::loops::LoopDevice;
 use hotset_e2e::tools::{self, run, skip, succeed};
 
 /// Longer than the daemon takes to try again what it could not open.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// A loop device that goes away with the value.
-struct LoopDevice(String);
-
-impl LoopDevice {
-    fn over(path: &Path) -> Option<Self> {
-        let output = run("losetup", &["--find", "--show", &path.display().to_string()]);
-        if !output.status.success() {
-            skip("a loop device cannot be made here (needs root and losetup)");
-            return None;
-        }
-        let device = Self(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        // Whoever had it before may have left it read-only.
-        succeed("blockdev", &["--setrw", &device.0]);
-        Some(device)
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        succeed("losetup", &["--detach", &self.0]);
-    }
-}
 
 // proves: F8, F10
 #[test]
@@ -45,7 +25,7 @@ fn what_the_daemon_uses_is_refused_under_every_name_and_force_does_not_help() {
     let Some(over_ssd) = LoopDevice::over(&ssd) else { return };
     let Some(over_backing) = LoopDevice::over(&backing) else { return };
     let create = "pool create q --type read --io-type custom --force --ssd";
-    for (path, user) in [(&over_ssd.0, "an SSD of pool p"), (&over_backing.0, "the backing device of volume v")] {
+    for (path, user) in [(&over_ssd.name, "an SSD of pool p"), (&over_backing.name, "the backing device of volume v")] {
         daemon.refuse(&format!("{create} {path}"), 1, user);
         daemon.refuse(&format!("pool add-ssd p --force --ssd {path}"), 1, user);
         daemon.refuse(&format!("volume create w --backing {path}"), 1, user);
@@ -53,9 +33,9 @@ fn what_the_daemon_uses_is_refused_under_every_name_and_force_does_not_help() {
     }
     daemon.refuse(&format!("{create} {}", backing.display()), 1, "the backing device of volume v");
     let Some(over_free) = LoopDevice::over(&free) else { return };
-    daemon.refuse(&format!("{create} {} {}", over_free.0, free.display()), 1, "the same device");
+    daemon.refuse(&format!("{create} {} {}", over_free.name, free.display()), 1, "the same device");
     daemon.refuse(&format!("{create} {}", free.display()), 1, "losetup -d");
-    daemon.ok(&format!("{create} {}", over_free.0));
+    daemon.ok(&format!("{create} {}", over_free.name));
     daemon.refuse(&format!("volume create w --backing {}", free.display()), 1, "an SSD of pool q");
     daemon.ok("pool delete q");
     daemon.assert_volume_pages(4096);
@@ -240,4 +220,59 @@ fn a_file_whose_close_hangs_holds_up_no_other_volume() {
     faulty.set(Fault::None);
     daemon.ok(&create);
     daemon.ok("volume delete w");
+}
+
+// proves: F10
+#[test]
+fn what_others_have_is_refused_without_a_word_of_force_wherever_they_have_it() {
+    let daemon = Daemon::start();
+    let image = daemon.site.blank("image", 16 * MIB);
+    succeed("mke2fs", &["-q", "-F", &image.display().to_string()]);
+    let Some(disk) = LoopDevice::over(&image) else { return };
+    let place = daemon.site.path("place");
+    fs::create_dir(&place).expect("a folder can be made");
+    // In a mount namespace of its own: nobody else sees it.
+    let script = format!("mount {} {} && echo mounted && read line", disk.name, place.display());
+    let mut elsewhere = Command::new("unshare");
+    elsewhere.args(["--mount", "sh", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut elsewhere = elsewhere.spawn().expect("unshare is there");
+    let mut said = [0; 8];
+    if elsewhere.stdout.take().expect("it is piped").read_exact(&mut said).is_err() {
+        return skip("nothing can be mounted here");
+    }
+    let verbs = ["pool create q --type read --io-type custom --ssd", "volume create w --backing"];
+    for verb in verbs {
+        let said = daemon.refuse(&format!("{verb} {}", disk.name), 1, "does not see it");
+        assert!(!said.contains("--force"), "{said}");
+    }
+    daemon.refuse(&format!("{} {} --force", verbs[0], disk.name), 1, "does not see it");
+    drop(elsewhere.stdin.take());
+    elsewhere.wait().expect("it ends");
+    succeed("mount", &[&disk.name, &place.display().to_string()]);
+    for verb in verbs {
+        let said = daemon.refuse(&format!("{verb} {}", disk.name), 1, "it is mounted at");
+        assert!(!said.contains("--force"), "{said}");
+    }
+    succeed("umount", &[&place]);
+    daemon.refuse(&format!("{} {}", verbs[0], disk.name), 1, "use --force");
+}
+
+// proves: F10
+#[test]
+fn memory_that_a_program_can_write_is_no_backing_device_and_no_ssd() {
+    let daemon = Daemon::start();
+    let script = "import os, sys\nfd = os.memfd_create('disk')\nos.ftruncate(fd, 16 << 20)\n\
+                  print(f'/proc/{os.getpid()}/fd/{fd}', flush=True)\nsys.stdin.read()";
+    let mut writer = Command::new("python3");
+    let mut writer =
+        writer.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is there");
+    let mut path = String::new();
+    BufReader::new(writer.stdout.take().expect("it is piped")).read_line(&mut path).expect("it says so");
+    let path = path.trim();
+    for verb in ["volume create v --backing", "pool create p --force --type read --io-type custom --ssd"] {
+        let said = daemon.refuse(&format!("{verb} {path}"), 1, "python3 (process ");
+        assert!(said.contains("in use"), "{said}");
+    }
+    drop(writer.stdin.take());
+    writer.wait().expect("it ends");
 }

@@ -425,7 +425,7 @@ fn a_start_that_may_have_too_few_threads_names_the_limit() {
     if !can.status.success() {
         return skip("the binary cannot be run as somebody else here (needs root, and a folder that all may enter)");
     }
-    for most in ["--nproc=1", "--nproc=10", "--nproc=20"] {
+    for most in ["--nproc=1", "--nproc=10", "--nproc=16"] {
         let run_by = [&as_user[..], &["prlimit", most]].concat();
         is_refused(&run_by, &["threads: ", "RLIMIT_NPROC", most.trim_start_matches("--nproc="), "ulimit -u"]);
     }

@@ -246,6 +246,7 @@ fn ends_by_itself(ssd: &Ssd) -> bool {
         | SsdState::Silent
         | SsdState::NoSpace
         | SsdState::ReadOnly
+        | SsdState::Offline
         | SsdState::Missing
         | SsdState::Expelled => false,
     }

@@ -32,11 +32,12 @@ use super::opening::devices::Devices;
 use super::opening::guard::Guard;
 use super::opening::local_devices::LocalDevices;
 use super::opening::moved_devices::MovedDevices;
-use super::opening::second_writers::SecondWriters;
+use super::opening::offline_ssds::OfflineSsds;
 use super::opening::prober::Prober;
 use super::opening::recognise::Backings;
 use super::opening::records::Records;
 use super::opening::scan::Scanner;
+use super::opening::second_writers::SecondWriters;
 use super::opening::serve::Serving;
 use super::opening::start::Opening;
 use super::opening::unread::UnreadRecords;
@@ -60,6 +61,7 @@ pub(crate) struct Rooms {
     awaited: Arc<AwaitedSsds>,
     moved: Arc<MovedDevices>,
     second_writers: Arc<SecondWriters>,
+    offline_ssds: Arc<OfflineSsds>,
     unread: Arc<UnreadRecords>,
     pub(crate) upkeep: Arc<Upkeep>,
     pub(crate) creation: Arc<Creation>,
@@ -93,6 +95,7 @@ impl Rooms {
         let devices =
             Arc::new(Devices { records: Arc::clone(&records), scanner: Scanner::default(), prober: Prober::default() });
         let moved = Arc::new(MovedDevices { records: Arc::clone(&records), devices: Arc::clone(&devices) });
+        let offline_ssds = Arc::new(OfflineSsds { records: Arc::clone(&records), devices: Arc::clone(&devices) });
         let second_writers = Arc::new(SecondWriters { records: Arc::clone(&records), devices: Arc::clone(&devices) });
         let guard = Arc::new(Guard { records: Arc::clone(&records) });
         let backings = Arc::new(Backings {
@@ -239,6 +242,7 @@ impl Rooms {
             awaited,
             moved,
             second_writers,
+            offline_ssds,
             unread,
             upkeep,
             creation,
@@ -286,6 +290,7 @@ impl Rooms {
         tokio::spawn(Arc::clone(&self.local).keep_connected());
         tokio::spawn(Arc::clone(&self.moved).watch_paths());
         tokio::spawn(Arc::clone(&self.second_writers).watch());
+        tokio::spawn(Arc::clone(&self.offline_ssds).watch());
         tokio::spawn(Arc::clone(&self.upkeep).keep_records());
         tokio::spawn(Arc::clone(&self.unread).read_records_again(tokens));
         tokio::spawn(Arc::clone(&self.awaited).watch_awaited());

@@ -18,7 +18,7 @@ impl LeftRecord {
 
 impl PoolRecord {
     /// An SSD that failed, and that nobody has added again since.
-    pub(super) fn has_failed(&self, ssd_uuid: &str) -> bool {
+    pub(crate) fn has_failed(&self, ssd_uuid: &str) -> bool {
         self.left.iter().any(|left| left.failed.is_some() && left.ssd.uuid == ssd_uuid)
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod local_devices;
 pub(crate) mod locals;
 pub(crate) mod moved_devices;
 pub(crate) mod offline;
+pub(crate) mod offline_ssds;
 pub(crate) mod probe;
 pub(crate) mod prober;
 pub(crate) mod recognise;

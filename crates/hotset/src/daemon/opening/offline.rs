@@ -96,6 +96,20 @@ pub(crate) struct OfflinePool {
     pub(crate) action: String,
     /// Why it is left closed, once that is known and told.
     pub(crate) closed: Option<Closed>,
+    /// Its SSDs, by UUID, as they were found last; empty until they are looked for.
+    pub(crate) found: BTreeMap<String, FoundOffline>,
+}
+
+/// What an SSD of a pool that is not open was found to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FoundOffline {
+    /// It is there, by this path.
+    There(String),
+    /// A later Hotset can read it.
+    Newer,
+    /// Something is at its path, and does not answer.
+    Silent,
+    Away,
 }
 
 /// Why a pool is left closed until somebody does something.

@@ -1,5 +1,6 @@
 //! What lasts of pools and volumes: their records, and what is said of those that are not open.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -128,7 +129,7 @@ impl Records {
 
     pub(super) fn set_offline(&self, record: &PoolRecord, reason: &str, waiting: Waiting) {
         let (record_of, reason, action) = (record.clone(), reason.to_owned(), String::new());
-        let pool = OfflinePool { record: record_of, reason, waiting, action, closed: None };
+        let pool = OfflinePool { record: record_of, reason, waiting, action, closed: None, found: BTreeMap::new() };
         self.offline().pools.insert(record.name.clone(), pool);
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct Scan {
     /// Each once.
     pub(crate) ssds: Vec<FoundSsd>,
     pub(crate) newer: Vec<FoundNewer>,
+    /// Paths at which something does not answer.
+    pub(crate) silent: Vec<String>,
 }
 
 /// Looks for SSDs. A handle: cloning it is cheap.
@@ -62,11 +64,12 @@ impl Scanner {
             for (path, label) in some.iter().zip(join_all(looks).await) {
                 let is_new = |label: &SsdLabel| scan.ssds.iter().all(|other| other.label.ssd_uuid != label.ssd_uuid);
                 match label {
-                    Some(Label::Known(label)) if is_new(&label) => {
+                    Looked::Found(Label::Known(label)) if is_new(&label) => {
                         scan.ssds.push(FoundSsd { path: path.clone(), label })
                     }
-                    Some(Label::Newer(newer)) => scan.newer.push(FoundNewer { path: path.clone(), newer }),
-                    Some(Label::Known(_)) | None => {}
+                    Looked::Found(Label::Newer(newer)) => scan.newer.push(FoundNewer { path: path.clone(), newer }),
+                    Looked::Silent => scan.silent.push(path.clone()),
+                    Looked::Found(Label::Known(_)) | Looked::Nothing => {}
                 }
             }
         }
@@ -74,10 +77,22 @@ impl Scanner {
     }
 
     /// What the SSD says of itself. One that does not answer counts as missing.
-    async fn look(&self, path: &str) -> Option<Label> {
+    async fn look(&self, path: &str) -> Looked {
         let looked_at = path.to_owned();
-        self.prober.ask(&format!("SSD {path}"), PROBE_TIMEOUT, move || probe::label(&looked_at)).await.flatten()
+        let label = self.prober.ask(&format!("SSD {path}"), PROBE_TIMEOUT, move || probe::label(&looked_at)).await;
+        match label {
+            Some(label) => label.map_or(Looked::Nothing, Looked::Found),
+            None => Looked::Silent,
+        }
     }
+}
+
+/// What is at a path.
+enum Looked {
+    Found(Label),
+    /// No SSD of ours.
+    Nothing,
+    Silent,
 }
 
 /// The paths that match.

@@ -545,7 +545,7 @@ impl Opening {
             return;
         }
         let patterns = self.records.config.ssd_scan.clone();
-        let Scan { ssds: found, newer } = self.devices.scanner.ssds(Vec::new(), patterns).await;
+        let Scan { ssds: found, newer, silent: _ } = self.devices.scanner.ssds(Vec::new(), patterns).await;
         let known: BTreeSet<&str> = records.iter().map(|record| record.uuid.as_str()).collect();
         let unrecorded: BTreeSet<u128> =
             found.iter().map(|ssd| ssd.label.pool_uuid).filter(|pool| !known.contains(uuid(*pool).as_str())).collect();

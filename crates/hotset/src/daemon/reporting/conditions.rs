@@ -166,6 +166,7 @@ pub(super) fn ssd_reason(state: SsdState, health: SsdHealth, said: &str, alert: 
         SsdState::Flushing => "it is being emptied, so that it can be removed",
         SsdState::Silent => "it does not answer",
         SsdState::ReadOnly | SsdState::NoSpace => "it takes no writes",
+        SsdState::Offline => "its pool is not open",
         SsdState::Missing => "it was not there when the pool was opened",
         SsdState::Expelled => "it left the pool",
     };
@@ -192,6 +193,8 @@ pub(super) fn ssd_action(state: SsdState, pool: &str, path: &str, health: SsdHea
             "if it is write-protected, end that, and it is taken back by itself; else replace it with `hotset pool add-ssd \
              {pool} --ssd PATH`, and `hotset pool remove-ssd {pool} --ssd {path}` forgets it"
         ),
+        // Nothing can be done to it alone: its pool says what to do.
+        (SsdState::Offline, _) => String::new(),
         (SsdState::Missing, _) => format!(
             "replace it with `hotset pool add-ssd {pool} --ssd PATH`; `hotset pool remove-ssd {pool} --ssd {path}` forgets it"
         ),

@@ -56,7 +56,7 @@ pub(super) fn blame_ssds(pool: &mut Pool, moved: &BTreeSet<String>) {
 /// Whether what is to be done about an SSD is about that one alone.
 fn names_the_ssd(ssd: &Ssd) -> bool {
     match (ssd.state, ssd.health) {
-        (SsdState::Silent | SsdState::NoSpace | SsdState::Flushing, _) => false,
+        (SsdState::Silent | SsdState::NoSpace | SsdState::Flushing | SsdState::Offline, _) => false,
         (SsdState::ReadOnly | SsdState::Missing | SsdState::Expelled, _) => true,
         (SsdState::Online | SsdState::Rebuilding, SsdHealth::ErrorAlert) => true,
         (
@@ -141,7 +141,8 @@ pub(super) fn volume_health(volume: &Volume) -> Health {
 /// How bad it is with an SSD.
 pub(super) fn ssd_health(ssd: &Ssd) -> Health {
     let of_state = match ssd.state {
-        SsdState::Online | SsdState::Rebuilding | SsdState::Flushing => Health::Good,
+        // What that means is said of the pool.
+        SsdState::Online | SsdState::Rebuilding | SsdState::Flushing | SsdState::Offline => Health::Good,
         SsdState::Missing | SsdState::Silent => Health::Degraded,
         SsdState::ReadOnly | SsdState::NoSpace | SsdState::Expelled => Health::Failed,
     };

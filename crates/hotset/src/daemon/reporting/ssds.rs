@@ -107,7 +107,7 @@ fn health(state: SsdState, read_errors: u64, alert: &str) -> SsdHealth {
         SsdHealth::ErrorAlert
     } else if read_errors > 0 {
         SsdHealth::ReadErrors
-    } else if state == SsdState::Missing {
+    } else if matches!(state, SsdState::Missing | SsdState::Offline) {
         SsdHealth::Unknown
     } else {
         SsdHealth::Good
@@ -124,6 +124,7 @@ mod tests {
         assert_eq!(health(SsdState::Online, 0, ""), SsdHealth::Good);
         assert_eq!(health(SsdState::Online, 1, ""), SsdHealth::ReadErrors);
         assert_eq!(health(SsdState::Missing, 0, ""), SsdHealth::Unknown);
+        assert_eq!(health(SsdState::Offline, 0, ""), SsdHealth::Unknown);
         assert_eq!(health(SsdState::Missing, 1, "it is failing"), SsdHealth::ErrorAlert);
         assert_eq!(health(SsdState::Expelled, 1, "it is failing"), SsdHealth::Failed);
     }

@@ -29,10 +29,10 @@ use crate::daemon::naming::{no_such_pool, no_such_volume, uuid, volume_name};
 use crate::daemon::opening::converting::Converting;
 use crate::daemon::opening::local_devices;
 use crate::daemon::opening::locals::Local;
-use crate::daemon::opening::offline::{Fenced, Offline, OfflinePool, OfflineVolume, Waiting};
+use crate::daemon::opening::offline::{Fenced, FoundOffline, Offline, OfflinePool, OfflineVolume, Waiting};
 use crate::daemon::opening::recognise::Backings;
 use crate::daemon::opening::records::Records;
-use crate::daemon::state::VolumeRecord;
+use crate::daemon::state::{SsdRecord, VolumeRecord};
 use crate::daemon::volume_counters::stats;
 use crate::endpoint::Endpoint;
 use crate::plane::{Snapshot, Timed};
@@ -527,17 +527,17 @@ fn ssd(status: &SsdStatus) -> Ssd {
 
 fn offline_pool(offline: &OfflinePool, converting: bool) -> Pool {
     let kind = offline.record.kind.engine();
-    let ssds = offline.record.ssds.iter().map(|ssd| Ssd {
-        path: ssd.path.clone(),
+    let ssds = offline.record.ssds.iter().map(|ssd| (ssd, offline_ssd(offline, ssd))).map(|(ssd, is)| Ssd {
+        path: is.path,
         uuid: ssd.uuid.clone(),
         size_bytes: 0,
         online: false,
         evacuation: None,
-        state: SsdState::Missing,
+        state: is.state,
         health: SsdHealth::default(),
         identity: SsdIdentity::default(),
         smart: Smart::default(),
-        reason: "its pool is not open".to_owned(),
+        reason: is.reason,
         action: String::new(),
         slots: 0,
         slots_used: 0,
@@ -570,6 +570,28 @@ fn offline_pool(offline: &OfflinePool, converting: bool) -> Pool {
         // The settings are on the SSDs; until those are read, the defaults stand for them.
         ..with_settings(kind, PoolSettings::preset(kind, IoType::Custom))
     }
+}
+
+/// What an SSD of a pool that is not open is.
+struct OfflineSsd {
+    path: String,
+    state: SsdState,
+    reason: String,
+}
+
+fn offline_ssd(pool: &OfflinePool, ssd: &SsdRecord) -> OfflineSsd {
+    let recorded = ssd.path.as_str();
+    let (path, state, reason) = match pool.found.get(&ssd.uuid) {
+        _ if pool.record.has_failed(&ssd.uuid) => {
+            (recorded, SsdState::Expelled, "it failed before its pool was closed")
+        }
+        None => (recorded, SsdState::Offline, "its pool is not open"),
+        Some(FoundOffline::There(path)) => (path.as_str(), SsdState::Offline, "it is there; its pool is not open"),
+        Some(FoundOffline::Newer) => (recorded, SsdState::Offline, "it is there; a later Hotset can read it"),
+        Some(FoundOffline::Silent) => (recorded, SsdState::Silent, "it does not answer"),
+        Some(FoundOffline::Away) => (recorded, SsdState::Missing, "it was not found"),
+    };
+    OfflineSsd { path: path.to_owned(), state, reason: reason.to_owned() }
 }
 
 fn volume(status: &VolumeStatus) -> Volume {
