@@ -53,10 +53,12 @@ pub(super) fn measure(bench: &Bench) -> Result<Sheet> {
     let lab = Lab::build()?;
     let trace = bench.scratch.file("boot.csv");
     let most = steps.last().map_or(0, |step| step.0);
+    // Replays write nothing that a machine could boot from: their images lie behind those of the real ones.
+    let volume_bytes = (TOGETHER + most) * lab.image_bytes;
     let rig = Rig::start(bench, "b8")?;
-    let store = rig.sparse_store("machines", most * lab.image_bytes)?;
+    let store = rig.sparse_store("machines", volume_bytes)?;
     lab.copy(&store, TOGETHER)?;
-    let volume = rig.volume_on("machines", ARRAY, most * lab.image_bytes, &store)?;
+    let volume = rig.volume_on("machines", ARRAY, volume_bytes, &store)?;
     let replay = |machines, think| lab.replay(&volume, &trace, machines, think);
     let mut remarks = Vec::new();
     let real = if bench.quick { vec![1] } else { vec![1, TOGETHER] };
@@ -322,7 +324,7 @@ impl Lab {
         let script = root().join("xtask/src/bench/vendor/replay.py");
         let uri = format!("nbd+unix:///{}?socket={}", volume.name, volume.socket.display());
         let mut replay = command("/usr/bin/python3", &[&script.to_string_lossy(), &uri, &trace.to_string_lossy()]);
-        replay.args([machines.to_string(), self.image_bytes.to_string(), think.to_string()]);
+        replay.args([machines, TOGETHER, self.image_bytes].map(|number| number.to_string())).arg(think.to_string());
         let line = output_of(replay)?;
         value_of(&line, "seconds").with_context(|| format!("replay.py printed no seconds: {line}"))
     }

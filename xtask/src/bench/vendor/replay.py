@@ -1,4 +1,4 @@
-"""replay.py URI TRACE MACHINES IMAGE_BYTES THINK: the requests of a boot (lines of the trace: gap_us,op,offset,length), again by so many machines at
+"""replay.py URI TRACE MACHINES FIRST_IMAGE IMAGE_BYTES THINK: the requests of a boot (lines of the trace: gap_us,op,offset,length), again by so many machines at
 once, each in an image of its own, one behind the other. Requests of a machine wait for the one before and for the time that the recorded
 machine took then, times THINK; those that it sent together go out together. Prints the seconds until the last machine is through."""
 
@@ -44,12 +44,13 @@ def machine(uri, trace, base, think, start):
 
 
 def main():
-    uri, path, machines, image, think = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
+    uri, path, think = sys.argv[1], sys.argv[2], float(sys.argv[6])
+    machines, first, image = map(int, sys.argv[3:6])
     trace = groups(path)
     start = multiprocessing.Barrier(machines + 1)
     at_work = []
     for number in range(machines):
-        arguments = (uri, trace, number * image, think, start)
+        arguments = (uri, trace, (first + number) * image, think, start)
         at_work.append(multiprocessing.Process(target=machine, args=arguments))
     for process in at_work:
         process.start()
