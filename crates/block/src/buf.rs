@@ -222,6 +222,13 @@ impl BufPool {
         Buf::over(memory, len)
     }
 
+    /// A buffer with these bytes.
+    pub fn copy_of(&self, bytes: &[u8]) -> Buf {
+        let mut buf = self.take(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
     /// A buffer of `len` zeroes.
     pub fn take_zeroed(&self, len: usize) -> Buf {
         let mut buf = self.take(len);

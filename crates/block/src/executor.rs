@@ -23,7 +23,8 @@ use crate::operation::{Outcome, RingOperation};
 use crate::remote::{self, Inbox, Remote};
 use crate::ring::{Ring, Wait};
 use crate::running::{RunningClock, WAIT_MAX};
-use crate::task::{ROOT_INDEX, Task, TaskId, Tasks};
+use crate::task::{ROOT_INDEX, Task, Tasks, waker};
+use crate::task_id::TaskId;
 use crate::{BufPool, HostEnv, Instant, RealInstant, sys};
 
 /// The most polls between two visits to the kernel, so that tasks which always wake each other do not starve I/O.
@@ -113,7 +114,7 @@ impl Executor {
     pub fn run<T>(self, root: impl AsyncFnOnce(HostEnv) -> T) -> T {
         let _current = CurrentGuard::set(&self.core);
         let env = self.env();
-        self.core.spawn(None, remote::serve(env.clone(), Arc::clone(&self.core.inbox)));
+        self.core.spawn(None, remote::serve(env.clone(), Arc::clone(&self.core.inbox), wake));
         let mut output = None;
         {
             let future = root(env.clone());
@@ -323,7 +324,7 @@ impl Core {
         for _ in 0..POLLS_PER_TURN_MAX {
             let Some(id) = self.ready.borrow_mut().pop_front() else { return false };
             let task = self.tasks.borrow_mut().take(id);
-            let waker = id.waker();
+            let waker = waker(id);
             let mut context = Context::from_waker(&waker);
             match task {
                 Some(mut task) => {

@@ -39,6 +39,7 @@ mod sys;
 mod sysfs;
 mod tail;
 mod task;
+mod task_id;
 
 pub use apart::apart;
 pub use buf::{Buf, BufPool, PAGE_BYTES};

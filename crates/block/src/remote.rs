@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::task::TaskId;
-use crate::{HostEnv, executor, sys};
+use crate::task_id::TaskId;
+use crate::{HostEnv, sys};
 
 /// Commands that wait at most; more are refused.
 pub const COMMANDS_MAX: usize = 1024;
@@ -99,8 +99,8 @@ impl Inbox {
     }
 }
 
-/// The executor's side: runs what arrives, until the executor ends.
-pub(crate) async fn serve(env: HostEnv, inbox: Arc<Inbox>) {
+/// The executor's side: runs what arrives, until the executor ends. `wake` makes one of its tasks ready.
+pub(crate) async fn serve(env: HostEnv, inbox: Arc<Inbox>, wake: impl Fn(TaskId)) {
     let bell = Rc::new(inbox.bell.try_clone().expect("one more descriptor is left at the start"));
     while env.wait_for(&bell, libc::POLLIN).await.is_ok() {
         sys::eventfd_clear(&inbox.bell);
@@ -108,7 +108,7 @@ pub(crate) async fn serve(env: HostEnv, inbox: Arc<Inbox>) {
             let mut letters = inbox.letters();
             (mem::take(&mut letters.wakes), mem::take(&mut letters.commands))
         };
-        wakes.into_iter().for_each(executor::wake);
+        wakes.into_iter().for_each(&wake);
         for command in commands {
             command(&env);
         }

@@ -7,47 +7,20 @@
 #![allow(unsafe_code)]
 
 use std::pin::Pin;
-use std::ptr;
 use std::rc::Rc;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use crate::executor;
-
-/// Names a task. A generation tells it from earlier ones at the same index; one that comes round again (after 2^24
-/// tasks) wakes a stranger for nothing, which is harmless.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TaskId {
-    pub(crate) executor: u16,
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-/// Bits of an index and of a generation in a waker's word; 16 bits are left for the executor.
-const FIELD_BITS: u32 = 24;
-const FIELD_MASK: u32 = (1 << FIELD_BITS) - 1;
+use crate::task_id::{FIELD_BITS, FIELD_MASK, TaskId};
 
 /// The most tasks at one time.
 const TASKS_MAX: usize = 1 << FIELD_BITS;
 
-impl TaskId {
-    pub(crate) fn waker(self) -> Waker {
-        // SAFETY: the functions of `TABLE` keep the contract of `RawWakerVTable`: they treat the word as a number,
-        // own nothing, and `wake` may run on any thread (`executor::wake` sees to that).
-        unsafe { Waker::new(self.to_word(), &TABLE) }
-    }
-
-    fn to_word(self) -> *const () {
-        let fields = (u64::from(self.generation & FIELD_MASK) << FIELD_BITS) | u64::from(self.index & FIELD_MASK);
-        let word = (u64::from(self.executor) << (2 * FIELD_BITS)) | fields;
-        ptr::without_provenance(usize::try_from(word).expect("Hotset runs on 64-bit machines"))
-    }
-
-    fn from_word(word: *const ()) -> Self {
-        let word = u64::try_from(word.addr()).expect("an address fits 64 bits");
-        let field = |shift: u32| u32::try_from((word >> shift) & u64::from(FIELD_MASK)).expect("24 bits fit 32");
-        let executor = u16::try_from(word >> (2 * FIELD_BITS)).expect("16 bits are left");
-        Self { executor, index: field(0), generation: field(FIELD_BITS) }
-    }
+/// What wakes this task, from any thread.
+pub(crate) fn waker(id: TaskId) -> Waker {
+    // SAFETY: the functions of `TABLE` keep the contract of `RawWakerVTable`: they treat the word as a number,
+    // own nothing, and `wake` may run on any thread (`executor::wake` sees to that).
+    unsafe { Waker::new(id.to_word(), &TABLE) }
 }
 
 static TABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, ignore);
@@ -186,12 +159,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waker_carries_all_three_numbers_and_equals_its_clone() {
+    fn a_waker_equals_its_clone_and_no_other() {
         let id = TaskId { executor: 65_535, index: FIELD_MASK, generation: FIELD_MASK - 1 };
-        assert_eq!(TaskId::from_word(id.to_word()), id);
-        let waker = id.waker();
-        assert!(waker.will_wake(&waker.clone()));
-        assert!(!waker.will_wake(&TaskId { generation: 0, ..id }.waker()));
+        let first = waker(id);
+        assert!(first.will_wake(&first.clone()));
+        assert!(!first.will_wake(&waker(TaskId { generation: 0, ..id })));
     }
 
     #[test]

@@ -15,7 +15,6 @@ use crate::log::row::Row;
 use crate::log::segment_copy::{Mirror, PresentCopy};
 use crate::log::write_log::WriteLog;
 use crate::members::Members;
-use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
 
@@ -53,7 +52,7 @@ impl<E: Env> LogSegments<E> {
     /// Writes good bytes to a copy; an SSD that does not take them leaves. False: it did not.
     pub(super) async fn write_copy(&self, mirror: PresentCopy, page: u32, bytes: &[u8]) -> bool {
         let ssd = self.members.ssd(mirror.ssd);
-        match ssd.write(Purpose::Log, self.log_offset(mirror, page), to_buf(self.env.buffers(), bytes)).await {
+        match ssd.write(Purpose::Log, self.log_offset(mirror, page), self.env.buffers().copy_of(bytes)).await {
             Ok(_) => ssd.has_appended(),
             Err(fault) => {
                 self.members.ssd_failed(ssd, &fault);
@@ -141,7 +140,7 @@ impl<E: Env> LogSegments<E> {
             let mut page = self.env.buffers().take(hotset_block::PAGE_BYTES);
             row.header(position).encode_into(&mut page);
             for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
-                let copy = to_buf(self.env.buffers(), &page);
+                let copy = self.env.buffers().copy_of(&page);
                 writes.push(self.write_flushed(self.members.ssd(mirror.ssd), self.log_offset(mirror, 0), copy));
             }
         }
@@ -173,7 +172,7 @@ impl<E: Env> LogSegments<E> {
         for (position, pair) in (0..).zip(&row.segments) {
             let bytes = row.encode_summary(position);
             for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
-                let copy = to_buf(self.env.buffers(), &bytes);
+                let copy = self.env.buffers().copy_of(&bytes);
                 let offset = self.log_offset(mirror, row.batches_end());
                 writes.push(self.write_flushed(self.members.ssd(mirror.ssd), offset, copy));
             }

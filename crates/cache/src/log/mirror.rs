@@ -385,7 +385,7 @@ impl<E: Env> Mirrorer<E> {
         let target = self.ssd_at(new);
         let mut ends = vec![(0, header)];
         if let Some(summary) = &plan.summary {
-            ends.push((row.batches_end(), crate::members::records::to_buf(self.env.buffers(), summary)));
+            ends.push((row.batches_end(), self.env.buffers().copy_of(summary)));
         }
         for (page, bytes) in ends {
             if let Err(fault) = target.write(Purpose::Log, self.segments.log_offset(new, page), bytes).await {

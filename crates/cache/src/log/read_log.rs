@@ -299,7 +299,7 @@ impl<E: Env> LogReader<E> {
     async fn repair(&self, bad: &[PresentCopy], good: &Buf, page: u32) {
         for mirror in bad {
             let ssd = self.members.ssd(mirror.ssd);
-            let copy = crate::members::records::to_buf(self.env.buffers(), good);
+            let copy = self.env.buffers().copy_of(good);
             match ssd.write(Purpose::Log, self.segments.log_offset(*mirror, page), copy).await {
                 Ok(_) => ssd.has_appended(),
                 Err(fault) => self.members.ssd_failed(ssd, &fault),

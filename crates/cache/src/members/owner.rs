@@ -27,7 +27,6 @@ use crate::members::life::LifeChange;
 use crate::members::ownership::{
     FirstLook, MarkFound, Ownership, SecondLook, Writer, first_look, is_of_this_run, second_look,
 };
-use crate::members::records::to_buf;
 use crate::members::spare::Spare;
 use crate::members::ssd::Ssd;
 use crate::time_limit::within;
@@ -181,7 +180,7 @@ async fn read_mark<E: Env>(env: &E, device: &E::Device) -> Option<Owner> {
 /// Durably, where it says for good who has an SSD, or has it no more.
 async fn write_mark<E: Env>(env: &E, device: &E::Device, mark: &Owner) {
     // Whether it was taken shows at the next look.
-    let _ = device.write_durable(OWNER_OFFSET, to_buf(env.buffers(), &mark.encode())).await;
+    let _ = device.write_durable(OWNER_OFFSET, env.buffers().copy_of(&mark.encode())).await;
 }
 
 /// How an opening came to have the SSDs.
@@ -432,20 +431,10 @@ async fn look_and_move<E: Env>(
         }
         marks.has_looked();
         owner.asks(ssd.uuid, env.now());
-        let bytes = to_buf(env.buffers(), &marks.next_mark(ssd.uuid, true).encode());
+        let bytes = env.buffers().copy_of(&marks.next_mark(ssd.uuid, true).encode());
         drop(marks);
         // What fails shows in what hosts do, too.
         let _ = ssd.device.write(OWNER_OFFSET, bytes).await;
         return None;
-    }
-}
-
-/// Waits, after a time in which the daemon did not run, until it was looked at the marks: not for an SSD that does not answer, which
-/// leaves ([`Ownership::holds_up_for`]).
-pub(crate) async fn until_looked<E: Env>(env: &E, owner: &Ownership) {
-    while owner.must_look(env.now(), env.real_now()) {
-        owner.awaits_look(env.now());
-        owner.look_wanted.wake_all();
-        owner.looked.wait().await;
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
 use hotset_block::sync::Permit;
-use hotset_block::{Buf, BufPool, Env};
+use hotset_block::{Buf, Env};
 
 use crate::config::limits;
 use crate::error::{Error, ErrorKind};
@@ -40,13 +40,6 @@ impl RecordNumbers {
             RecordKind::Losses | RecordKind::Witness => unreachable!("whoever writes these numbers them"),
         }
     }
-}
-
-/// The bytes as a buffer for a device.
-pub(crate) fn to_buf(buffers: &BufPool, bytes: &[u8]) -> Buf {
-    let mut buf = buffers.take(bytes.len());
-    buf.copy_from_slice(bytes);
-    buf
 }
 
 impl<E: Env> Members<E> {
@@ -216,7 +209,7 @@ impl<E: Env> Members<E> {
 
     async fn write_ssd_record(self: &Rc<Self>, ssd: Rc<Ssd<E>>, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
         let (offset, _) = kind.area(number % 2, ssd.layout.catalogue_area_bytes);
-        let result = match ssd.write(Purpose::Record, RECORDS_OFFSET + offset, to_buf(self.env.buffers(), bytes)).await
+        let result = match ssd.write(Purpose::Record, RECORDS_OFFSET + offset, self.env.buffers().copy_of(bytes)).await
         {
             Ok(_) => ssd.flush().await,
             Err(fault) => Err(fault),

@@ -11,7 +11,6 @@ use hotset_block::{Device, Env};
 use crate::config::limits;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, STATE_BYTES};
 use crate::format::record::{Record, RecordKind};
-use crate::members::records::to_buf;
 use crate::members::state_lacks::{Missed, StateLacks};
 use crate::time_limit::within;
 
@@ -87,7 +86,7 @@ impl<E: Env> StateDirectory<E> {
             return StateRecord::Waits;
         }
         let (offset, _) = kind.area(number % 2, CATALOGUE_AREA_BYTES_MAX);
-        let (state, buf) = (Rc::clone(self), to_buf(self.env.buffers(), bytes));
+        let (state, buf) = (Rc::clone(self), self.env.buffers().copy_of(bytes));
         StateRecord::Begun(Box::pin(async move {
             let Some(device) = state.device() else { return false };
             let (_buf, written) = device.write(offset, buf).await;

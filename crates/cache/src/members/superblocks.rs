@@ -9,8 +9,7 @@ use crate::format::superblock::Superblock;
 use crate::members::Members;
 use crate::members::label::LABEL_BYTES;
 use crate::members::life::LifeChange;
-use crate::members::owner::until_looked;
-use crate::members::records::to_buf;
+use crate::members::ownership::until_looked;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, not_made};
 use crate::time_limit::within;
@@ -26,7 +25,7 @@ impl<E: Env> Ssd<E> {
     /// Both copies, one after the other: never both in flight.
     pub(crate) async fn write_superblock(&self, superblock: &Superblock) -> Result<(), Fault> {
         for offset in SUPERBLOCK_OFFSETS {
-            self.write(Purpose::Label, offset, to_buf(self.env.buffers(), &superblock.encode())).await?;
+            self.write(Purpose::Label, offset, self.env.buffers().copy_of(&superblock.encode())).await?;
             self.flush().await?;
         }
         Ok(())

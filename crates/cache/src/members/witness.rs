@@ -16,7 +16,6 @@ use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
 use crate::format::record::{Record, RecordKind};
 use crate::format::witness::{SeenSsd, Witness};
 use crate::members::Members;
-use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::Ssd;
 use crate::members::witnesses::{OfRooms, WitnessCopy};
@@ -108,7 +107,7 @@ impl<E: Env> WitnessKeeper<'_, E> {
             let changes = members.witnesses.changes();
             let (offset, bytes) = members.witness_keeper().next_record(&ssd.witness);
             let written =
-                ssd.write(Purpose::Record, RECORDS_OFFSET + offset, to_buf(members.env.buffers(), &bytes)).await;
+                ssd.write(Purpose::Record, RECORDS_OFFSET + offset, members.env.buffers().copy_of(&bytes)).await;
             match written {
                 Ok(_) => ssd.witness.set_told(changes),
                 Err(fault) => members.ssd_failed(&ssd, &fault),
@@ -144,7 +143,7 @@ impl<E: Env> WitnessKeeper<'_, E> {
         let (changes, copy) = (self.0.witnesses.changes(), &self.0.witnesses.state);
         let durable = copy.take_durable();
         let (offset, bytes) = self.next_record(copy);
-        let buf = to_buf(self.0.env.buffers(), &bytes);
+        let buf = self.0.env.buffers().copy_of(&bytes);
         let (_buf, written) =
             if durable { state.write_durable(offset, buf).await } else { state.write(offset, buf).await };
         if written.is_ok() {

@@ -13,7 +13,6 @@ use hotset_block::{Buf, Env};
 
 use crate::address::{BlockKey, VolumeIndex, bytes_of, bytes_within};
 use crate::clean::fills::Fill;
-use crate::members::records::to_buf;
 use crate::pool::PoolInner;
 use crate::time_limit::within;
 use crate::volume::{Attached, VolumeInner};
@@ -43,7 +42,7 @@ impl<E: Env> VolumeInner<E> {
             let wide = widened(&pool, &pages, &fills);
             let read = volume.read_whole_pages(&wide, volume.env.buffers().take(bytes_of(&wide))).await.ok();
             let part = |pages: &Range<u64>| read.as_deref().map(|read| &read[bytes_within(&wide, pages)]);
-            promise.set(part(&pages).map(|part| to_buf(volume.env.buffers(), part)));
+            promise.set(part(&pages).map(|part| volume.env.buffers().copy_of(part)));
             for fill in fills {
                 let block = part(&pool.filler.pages_of_block(fill.key()));
                 pool.filler.complete_carried_fill(&volume, fill, block);

@@ -19,7 +19,6 @@ use crate::config::PAGE;
 use crate::error::Error;
 use crate::log::read_log::LogRun;
 use crate::members::io::add;
-use crate::members::records::to_buf;
 use crate::memory_cache::Admission;
 use crate::pool::PoolInner;
 use crate::volume::backing::HostsTurn;
@@ -301,7 +300,7 @@ impl<E: Env> VolumeInner<E> {
         if let Ok(buf) = &read {
             let block = pool.filler.pages_of_block(key);
             let part = pages.start.max(block.start)..pages.end.min(block.end);
-            fill.offer(pool.blocks.within(&part).start, to_buf(self.env.buffers(), &buf[bytes_within(pages, &part)]));
+            fill.offer(pool.blocks.within(&part).start, self.env.buffers().copy_of(&buf[bytes_within(pages, &part)]));
         }
         pool.filler.spawn_fill(fill, volume);
         Ok(within_pages(read?, pages, range))

@@ -86,7 +86,7 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<(), Error> {
         let length = usize::try_from(middle - range.start).expect("a request fits in memory");
         // Copies, for devices ask for aligned buffers.
-        let copy = |part: &[u8]| crate::members::records::to_buf(self.env.buffers(), part);
+        let copy = |part: &[u8]| self.env.buffers().copy_of(part);
         let (head, tail) = (copy(&buf[..length]), copy(&buf[length..]));
         self.store(ByteRange { end: middle, ..range }, head, streaming, durability).await?;
         self.store(ByteRange { start: middle, ..range }, tail, streaming, durability).await
