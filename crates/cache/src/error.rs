@@ -59,6 +59,8 @@ pub enum Remedy {
     AcceptLoss(PoolName),
     /// Go on without the SSDs that are missing, and without what only they have.
     GoOnWithoutMissing,
+    /// Read what can be read from the SSDs alone, and write it to the backing devices.
+    RecoverByHand,
     /// Convert the pool in place.
     Convert(PoolName),
 }

@@ -152,7 +152,7 @@ fn errors(curve: &Curve, exact: &[(u64, f64)]) -> Vec<f64> {
 }
 
 fn mean_and_worst(errors: &[f64]) -> (f64, f64) {
-    let count = f64::from(u32::try_from(errors.len()).expect("a few"));
+    let count = f64::from(u32::try_from(errors.len()).expect("fewer traces than 2^32"));
     (errors.iter().sum::<f64>() / count, errors.iter().copied().fold(0.0, f64::max))
 }
 

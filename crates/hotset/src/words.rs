@@ -168,6 +168,10 @@ fn remedy(remedy: &cache::Remedy) -> String {
         cache::Remedy::GoOnWithoutMissing => {
             "`hotset pool import --accept-missing --accept-loss` goes on without what only they have".to_owned()
         }
+        cache::Remedy::RecoverByHand => {
+            "`hotset recover` shows what can be read, and with --write --force writes it to the backing devices"
+                .to_owned()
+        }
         cache::Remedy::Convert(pool) => format!("`hotset pool convert {pool}` does that"),
     }
 }

@@ -135,7 +135,8 @@ fn a_volume_without_a_cache_is_told_what_one_would_bring_which_is_what_it_brings
     let (hits, reads) = (counted("read_hits"), counted("reads"));
     read_blocks(&daemon, 200);
     let ratio = |part: u64, whole: u64| {
-        f64::from(u32::try_from(part).expect("few")) / f64::from(u32::try_from(whole).expect("few"))
+        f64::from(u32::try_from(part).expect("counts are below 2^32"))
+            / f64::from(u32::try_from(whole).expect("counts are below 2^32"))
     };
     let measured = ratio(counted("read_hits") - hits, counted("reads") - reads);
     assert!((measured - predicted).abs() < 0.03, "{predicted} was predicted, {measured} measured");

@@ -192,7 +192,7 @@ fn two_ssds_cut_to_nothing_lose_what_only_they_had_until_that_is_accepted_and_no
     let lost: Vec<u64> = extents.iter().filter_map(|extent| extent["offset"].as_u64()).collect();
     // What was on the backing device already is not lost; it was written from the first page on.
     let is_lost = |page: u64| lost.contains(&(page * PAGE_BYTES));
-    assert_eq!(u64::try_from(lost.len()).expect("few") * PAGE_BYTES, lost_bytes());
+    assert_eq!(u64::try_from(lost.len()).expect("a length fits in 64 bits") * PAGE_BYTES, lost_bytes());
     for page in pages_apart(COUNT) {
         match client.read(page * PAGE_BYTES, 4096) {
             Ok(bytes) if !is_lost(page) => assert_pages(&bytes, page, 1),
@@ -228,7 +228,11 @@ fn killed_with_dirty_pages(count: u64) -> Daemon {
 
 fn assert_version(daemon: &Daemon, count: u64, version: u64) {
     let mut client = daemon.client("v");
-    assert_pages(&client.read(0, u32::try_from(count * PAGE_BYTES).expect("small")).expect("a read"), 0, version);
+    assert_pages(
+        &client.read(0, u32::try_from(count * PAGE_BYTES).expect("a read is below 4 GiB")).expect("a read"),
+        0,
+        version,
+    );
 }
 
 // proves: F4, F7

@@ -361,7 +361,7 @@ fn a_backing_device_that_hangs_holds_up_its_own_volume_alone_whatever_is_asked_o
     daemon.ok("volume disable-cache v");
     assert_pages(&client.read(0, 16 * 4096).expect("a read"), 0, 1);
     assert!(daemon.is_online("v"));
-    assert_eq!(asks.in_flight(), usize::try_from(ASKED).expect("few"));
+    assert_eq!(asks.in_flight(), usize::try_from(ASKED).expect("an index has 64 bits"));
     faulty.set(Fault::Error);
     (0..ASKED).for_each(|_| assert_ne!(asks.receive().expect("an answer").error, 0));
     faulty.set(Fault::None);

@@ -181,7 +181,7 @@ fn clients_that_know_no_block_sizes_may_ask_for_any_bytes() {
             let socket = &socket;
             scope.spawn(move || {
                 let mut client = Client::connect_as_simple(socket, "v").expect("it connects");
-                let fill = u8::try_from(writer + 1).expect("few");
+                let fill = u8::try_from(writer + 1).expect("fewer writers than 255");
                 for run in 0..runs {
                     let offset = 1 + (run * writers + writer) * run_bytes;
                     let flags = if run % 16 == 0 { FLAG_FUA } else { 0 };
@@ -193,7 +193,7 @@ fn clients_that_know_no_block_sizes_may_ask_for_any_bytes() {
     });
     let mut client = Client::connect_as_simple(&socket, "v").expect("it connects");
     let length = usize_of(runs * writers * run_bytes);
-    let expected: Vec<u8> = (0..length).map(|byte| u8::try_from(byte / 37 % 8 + 1).expect("few")).collect();
+    let expected: Vec<u8> = (0..length).map(|byte| u8::try_from(byte / 37 % 8 + 1).expect("at most 8")).collect();
     let read = client.read(1, u32::try_from(length).expect("a few pages")).expect("a read of any bytes");
     assert!(read == expected, "a write was lost to its neighbour");
     client.write_zeroes(0, 5, 3).expect("zeroes");

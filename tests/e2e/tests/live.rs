@@ -54,7 +54,8 @@ pub(crate) fn under_load(daemon: &mut Daemon, act: impl FnOnce(&mut Daemon)) {
 /// An image for one more SSD.
 fn image(daemon: &Daemon, name: &str, mib: u64) -> String {
     let path = daemon.site.path(name);
-    fs::write(&path, vec![0x5a; usize::try_from(mib * MIB).expect("small")]).expect("an image can be written");
+    fs::write(&path, vec![0x5a; usize::try_from(mib * MIB).expect("an image fits in memory")])
+        .expect("an image can be written");
     path.display().to_string()
 }
 

@@ -69,7 +69,7 @@ fn a_pool_has_one_machine_at_a_time_whether_the_other_one_runs_is_paused_killed_
     assert!(pool["reason"].as_str().is_some_and(|reason| reason.contains("is in use by another machine")), "{pool}");
     assert!(!here.is_online("v") && pool["action"] != "", "{pool}");
     let mut client = there.client("v");
-    let page = u32::try_from(PAGE_BYTES).expect("small");
+    let page = u32::try_from(PAGE_BYTES).expect("a page is below 4 GiB");
     assert_pages(&client.read(0, page).expect("a read"), 0, 2);
     assert_pages(&client.read(PAGE_BYTES, page).expect("a read"), 1, 1);
     // It was stopped, and whoever wants has it.

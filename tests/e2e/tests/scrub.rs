@@ -30,7 +30,7 @@ fn a_scrub_mends_a_rotten_copy_of_dirty_data_and_the_report_says_so() {
     assert_eq!(daemon.json("operations")["operations"][0]["kind"], "scrub");
     // The first copy is good again: the second one may rot now.
     (2..48).for_each(|mebibyte| overwrite(&daemon.site.path("ssd1"), mebibyte * MIB, &junk));
-    let length = u32::try_from(PAGES * PAGE_BYTES).expect("small");
+    let length = u32::try_from(PAGES * PAGE_BYTES).expect("a read is below 4 GiB");
     assert_pages(&client.read(0, length).expect("a read"), 0, 1);
     assert_eq!(daemon.stat("v", "errors"), 0);
 }

@@ -39,7 +39,10 @@ impl Scene {
         let mut scene = Self { daemon, ssds, away, backing, unavailable: Vec::new() };
         tools::eventually("it is known what is unavailable", Duration::from_secs(60), || scene.unavailable_bytes() > 0);
         scene.unavailable = pages_apart(COUNT).filter(|page| client.read(page * PAGE_BYTES, 4096).is_err()).collect();
-        assert_eq!(scene.unavailable_bytes(), u64::try_from(scene.unavailable.len()).expect("few") * PAGE_BYTES);
+        assert_eq!(
+            scene.unavailable_bytes(),
+            u64::try_from(scene.unavailable.len()).expect("a length fits in 64 bits") * PAGE_BYTES
+        );
         let shown = scene.daemon.ok("volume show v");
         for told in ["unavailable", "ssd0", "ssd1", "bring back", "pool recover p --accept-loss"] {
             assert!(shown.contains(told), "{told}: {shown}");
@@ -119,7 +122,7 @@ fn recover_writes_what_is_unavailable_and_the_ssds_have() {
     let (ssds, state) = (scene.ssds.each_ref().map(|ssd| ssd.display().to_string()), scene.daemon.site.path("state"));
     let recover = format!("recover --ssd {} {} --state {} --write --force", ssds[0], ssds[1], state.display());
     let written = scene.daemon.json(&recover);
-    let left = u64::try_from(scene.unavailable.len() - 1).expect("few") * PAGE_BYTES;
+    let left = u64::try_from(scene.unavailable.len() - 1).expect("a length fits in 64 bits") * PAGE_BYTES;
     assert_eq!(written["volumes"][0]["written_bytes"], left, "{written}");
     for page in &scene.unavailable {
         let bytes = hotset_e2e::files::read_part(&scene.backing, page * PAGE_BYTES, 4096);

@@ -393,7 +393,7 @@ fn misses_of_group(octaves: &[f64], blocks: u64) -> f64 {
 /// The number without its fraction: at most what classes reach to.
 fn whole(distance: f64) -> u64 {
     let mut low = 0_u64;
-    for bit in (0..u32::try_from(OCTAVES).expect("a few")).rev() {
+    for bit in (0..u32::try_from(OCTAVES).expect("no number has 2^32 binary digits")).rev() {
         let tried = low | (1 << bit);
         if number(tried) <= distance {
             low = tried;

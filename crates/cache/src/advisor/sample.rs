@@ -95,7 +95,7 @@ impl Rate {
 /// How far a sum over watched blocks is off, from what each group of them has of it: two standard deviations, in the unit of the
 /// sums. Nothing, if all are watched.
 pub fn deviation(groups: [f64; GROUPS], rate: Rate) -> f64 {
-    let count = f64::from(u32::try_from(GROUPS).expect("a few"));
+    let count = f64::from(u32::try_from(GROUPS).expect("groups are numbered in 32 bits"));
     let mean = groups.iter().sum::<f64>() / count;
     let squares: f64 = groups.iter().map(|sum| (sum - mean) * (sum - mean)).sum();
     2.0 * (squares * count / (count - 1.0) * (1.0 - rate.part())).sqrt()

@@ -47,7 +47,7 @@ impl<E: Env> Clean<E> {
         for (block, in_block) in self.blocks.of(pages) {
             let key = BlockKey { volume, block };
             self.fills.exclude(key, &in_block);
-            self.hide_pages_of(key, &in_block);
+            self.invalidate_in_block(key, &in_block);
             self.index.add_drops_of(key, &mut drops);
         }
         drops
@@ -63,11 +63,11 @@ impl<E: Env> Clean<E> {
         for (block, in_block) in self.blocks.of(pages) {
             let key = BlockKey { volume, block };
             self.fills.exclude(key, &in_block);
-            self.hide_pages_of(key, &in_block);
+            self.invalidate_in_block(key, &in_block);
         }
     }
 
-    fn hide_pages_of(&self, key: BlockKey, pages: &Range<u32>) {
+    fn invalidate_in_block(&self, key: BlockKey, pages: &Range<u32>) {
         let slot = self.slots.borrow().find(key);
         if let Some(slot) = slot {
             self.hide_slot_pages(slot, key, pages);

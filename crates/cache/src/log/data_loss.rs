@@ -119,7 +119,7 @@ impl<E: Env> DataLoss<E> {
 
     /// What a host's own write took to the backing device as well is there, although the log said that it is dirty: the pages of the
     /// run that lost their last copy are clean. True: there were some.
-    pub(crate) fn spare_written_out(&self, volume: VolumeIndex, run: &LogRun) -> bool {
+    pub(crate) fn exempt_written_through(&self, volume: VolumeIndex, run: &LogRun) -> bool {
         let mut spared = false;
         for (page, place) in run.places().filter(|_| run.lives(&self.state)) {
             let (segment, _) = run.row().locate(place.position());

@@ -296,7 +296,7 @@ impl<E: Env> Mirrorer<E> {
         let row = &copy.row;
         let mut checksums = vec![None; at(row.segment_pages)];
         let Some((summary, bytes)) =
-            self.reader.good_summary(row, copy.segment).await.filter(|_| row.life().is_whole())
+            self.reader.good_summary(row, copy.segment).await.filter(|_| row.life().is_intact())
         else {
             for entry in self.reader.living_in(row) {
                 let (segment, page) = row.locate(entry.position);

@@ -32,7 +32,7 @@ impl<E: Env> Log<E> {
             Ok(bytes) if is_same(repair, &bytes) => {
                 if !self.segments.write_copy(repair.to, repair.page, &bytes).await {
                     // The SSD that has the whole may leave before the one that lacks it: it takes the last copy with it.
-                    self.state.rely_on_other_copy(repair.to);
+                    self.state.commit_other_copy(repair.to);
                 }
             }
             Ok(_) | Err(Fault::Offline) => self.reader.log_read_failed(ssd, None),

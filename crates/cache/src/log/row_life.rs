@@ -77,7 +77,7 @@ impl RowLife {
     }
 
     /// What its summaries say, or will, is all that it holds.
-    pub(crate) fn is_whole(self) -> bool {
+    pub(crate) fn is_intact(self) -> bool {
         match self {
             Self::Opening | Self::Open | Self::Sealing | Self::Sealed => true,
             Self::BrokenOpen | Self::BrokenSealing | Self::BrokenSealed => false,
@@ -119,9 +119,9 @@ mod tests {
                 let Some(next) = state.after(change) else { continue };
                 assert_ne!(next, state, "{change:?}");
                 assert!(far(next) >= far(state), "{state:?} {change:?}");
-                assert!(!next.is_whole() || state.is_whole(), "{state:?} {change:?}: what is broken stays so");
+                assert!(!next.is_intact() || state.is_intact(), "{state:?} {change:?}: what is broken stays so");
                 assert_eq!(far(next) == far(state), change == RowChange::Broke, "{state:?} {change:?}");
-                assert_eq!(next.is_whole() == state.is_whole(), change != RowChange::Broke, "{state:?} {change:?}");
+                assert_eq!(next.is_intact() == state.is_intact(), change != RowChange::Broke, "{state:?} {change:?}");
                 assert!(next.may_be_on_record(), "{state:?} {change:?}");
             }
         }
@@ -132,11 +132,11 @@ mod tests {
         for state in STATES {
             let ends = state.after(RowChange::BatchesEnded);
             assert_eq!(ends.is_some(), state.is_sealing(), "{state:?}");
-            assert!(ends.is_none_or(|next| next.has_ended() && next.is_sealed() == state.is_whole()), "{state:?}");
-            assert_eq!(state.is_sealed(), state.has_ended() && state.is_whole(), "{state:?}");
+            assert!(ends.is_none_or(|next| next.has_ended() && next.is_sealed() == state.is_intact()), "{state:?}");
+            assert_eq!(state.is_sealed(), state.has_ended() && state.is_intact(), "{state:?}");
             assert_eq!(
                 state.after(RowChange::Broke).is_some(),
-                state.is_whole() && state != RowLife::Opening,
+                state.is_intact() && state != RowLife::Opening,
                 "{state:?}"
             );
             assert_eq!(state.after(RowChange::HeadersDurable).is_some(), state == RowLife::Opening);

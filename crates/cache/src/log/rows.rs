@@ -115,7 +115,7 @@ impl<E: Env> RowKeeper<E> {
         while row.has_batches_in_flight() {
             row.changed.wait().await;
         }
-        if row.life().is_whole() {
+        if row.life().is_intact() {
             // What cannot be flushed is not of a copy any more; without any copy the row is lost, sealed or not.
             let _ = self.flush().await;
             self.segments.write_summaries(row).await;

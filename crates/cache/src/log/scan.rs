@@ -11,7 +11,7 @@ use hotset_block::{Env, PAGE_BYTES, RealInstant};
 
 use crate::address::at;
 use crate::config::{PAGE, PoolName};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::log::{Batch, Summary};
 use crate::format::losses::Losses;
 use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
@@ -323,11 +323,10 @@ impl<'a, E: Env> LogScan<'a, E> {
         let message = format!(
             "pool {}: row {} of its write log is damaged, or of an old copy, on every SSD that is here, from batch {} on, \
                  and what is missing there was flushed: its volumes are not served. Bring back SSDs that are missing, as \
-                 they were; or `hotset recover` shows what can be read, and with --write --force writes it to the backing \
-                 devices",
+                 they were; or have what can be read written to the backing devices",
             self.pool, cut.row, cut.index
         );
-        self.go_on_without(Error::new(ErrorKind::Corrupt, message))
+        self.go_on_without(Error::new(ErrorKind::Corrupt, message).with_remedy(Remedy::RecoverByHand))
     }
 }
 

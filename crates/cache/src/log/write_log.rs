@@ -389,7 +389,7 @@ impl WriteLog {
 
     /// This copy lacks something, and its SSD takes no more: the other one, if it is there, is the only one. The last copy is lost
     /// only by its SSD's leaving, which puts that on record.
-    pub(crate) fn rely_on_other_copy(&self, lacking: PresentCopy) {
+    pub(crate) fn commit_other_copy(&self, lacking: PresentCopy) {
         for pair in self.order.borrow().iter().flat_map(|row| &row.segments) {
             let lacks = |cell: &&MirrorCell| cell.get().present() == Some(lacking);
             if pair.iter().all(|cell| cell.get().is_there())
@@ -511,11 +511,11 @@ mod tests {
         let row = Rc::new(Row::new(log.free_row_slot().unwrap(), 1, 7, mirrors, 256, RealInstant(0)));
         log.add_row(&row);
         let copies = || row.segments[0].each_ref().map(|cell| cell.get().is_there());
-        log.rely_on_other_copy(PresentCopy { segment: 4, ..copy(1) });
+        log.commit_other_copy(PresentCopy { segment: 4, ..copy(1) });
         assert_eq!(copies(), [true, true], "another segment is meant");
-        log.rely_on_other_copy(copy(1));
+        log.commit_other_copy(copy(1));
         assert_eq!(copies(), [false, true]);
-        log.rely_on_other_copy(copy(2));
+        log.commit_other_copy(copy(2));
         assert_eq!(copies(), [false, true], "it is the last");
     }
 

@@ -24,6 +24,7 @@ pub(crate) mod witnesses;
 pub(crate) mod expel;
 pub(crate) mod flush;
 pub(crate) mod gone;
+pub(crate) mod look;
 pub(crate) mod owner;
 pub(crate) mod reading;
 pub(crate) mod records;

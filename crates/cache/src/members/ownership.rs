@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use hotset_block::sync::Event;
-use hotset_block::{Env, Instant, Machine, RealInstant};
+use hotset_block::{Instant, Machine, RealInstant};
 
 use crate::config::limits;
 use crate::format::owner::Owner;
@@ -237,16 +237,6 @@ impl Ownership {
 
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.get()
-    }
-}
-
-/// Waits, after a time in which the daemon did not run, until it was looked at the marks: not for an SSD that does not answer, which
-/// leaves ([`Ownership::holds_up_for`]).
-pub(crate) async fn until_looked<E: Env>(env: &E, owner: &Ownership) {
-    while owner.must_look(env.now(), env.real_now()) {
-        owner.awaits_look(env.now());
-        owner.look_wanted.wake_all();
-        owner.looked.wait().await;
     }
 }
 

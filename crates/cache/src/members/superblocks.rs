@@ -9,7 +9,7 @@ use crate::format::superblock::Superblock;
 use crate::members::Members;
 use crate::members::label::LABEL_BYTES;
 use crate::members::life::LifeChange;
-use crate::members::ownership::until_looked;
+use crate::members::look::until_looked;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, not_made};
 use crate::time_limit::within;

@@ -110,11 +110,11 @@ impl<E: Env> PoolInner<E> {
     fn exempt_written_through(self: &Rc<Self>, log: &Log<E>) {
         for (index, volume) in self.volumes.all() {
             let Some(attached) = volume.attached_at(self, index) else { continue };
-            let mut spared = false;
+            let mut exempted = false;
             for (_, run) in attached.written_out.borrow().iter() {
-                spared |= log.data_loss().spare_written_out(index, run);
+                exempted |= log.data_loss().exempt_written_through(index, run);
             }
-            if spared {
+            if exempted {
                 volume.backing.count_as_around();
             }
         }

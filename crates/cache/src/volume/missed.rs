@@ -99,7 +99,7 @@ impl LastMisses {
 }
 
 fn index_of(place: u64) -> usize {
-    let places = u64::try_from(REMEMBERED).expect("a few");
+    let places = u64::try_from(REMEMBERED).expect("an index of them fits in 64 bits");
     usize::try_from(place % places).expect("below the number of places")
 }
 

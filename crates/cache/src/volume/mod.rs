@@ -561,7 +561,7 @@ impl<E: Env> Volume<E> {
         if !now.is_multiple_of(PAGE) {
             let message = format!(
                 "volume {}: its backing device grew to {size_bytes} bytes, but {now} bytes are no whole number of pages of \
-                 {PAGE} bytes: its last page cannot be told from a changed one; disable its cache and restart the daemon",
+                 {PAGE} bytes: its last page cannot be told from a changed one; take it out of its pool and open it anew",
                 self.name()
             );
             return Err(Error::new(ErrorKind::Refused, message));
