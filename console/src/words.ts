@@ -3,6 +3,7 @@ import type {
   Health,
   IoType,
   Operation,
+  Pool,
   PolicyKind,
   PoolKind,
   Scrub,
@@ -118,7 +119,18 @@ export function policy(value: PolicyKind): string {
       return "LRU";
     case "fifo":
       return "FIFO";
+    case "2q":
+      return "2Q (scan-resistant)";
+    case "auto":
+      return "Automatic: whichever suits best";
   }
+}
+
+/** What is evicted first, and what "automatic" comes to now, and why. */
+export function eviction(pool: Pool): string {
+  if (pool.policy !== "auto") return policy(pool.policy);
+  const why = pool.policy_reason === "" ? "" : `: ${pool.policy_reason}`;
+  return `Automatic, follows ${policy(pool.policy_followed)}${why}`;
 }
 
 export function writeMode(value: WriteMode): { text: string; meaning: string } {
@@ -167,7 +179,7 @@ export function usedBy(volume: Volume): string {
 
 export const WRITE_MODES: WriteMode[] = ["write-back", "instant-write-back", "write-through", "write-around"];
 export const IO_TYPES: IoType[] = ["database", "file-system", "web-service", "custom"];
-export const POLICIES: PolicyKind[] = ["s3-fifo", "lru", "fifo"];
+export const POLICIES: PolicyKind[] = ["s3-fifo", "2q", "lru", "fifo", "auto"];
 
 /** Populate-on-read and on-write: `2nd read`, `off`. */
 export function threshold(value: number, what: "read" | "write"): string {

@@ -12,8 +12,10 @@ const SAME = "as it is";
 const POLICIES: { value: PolicyKind | typeof SAME; text: string }[] = [
   { value: SAME, text: "as it is" },
   { value: "s3-fifo", text: "S3-FIFO" },
+  { value: "2q", text: "2Q" },
   { value: "lru", text: "LRU" },
   { value: "fifo", text: "FIFO" },
+  { value: "auto", text: "Automatic" },
 ];
 const THRESHOLDS: { value: string; text: string }[] = [
   { value: SAME, text: "as it is" },

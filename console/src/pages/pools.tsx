@@ -9,7 +9,7 @@ import { useStore } from "../store";
 import { Action, Badge, Empty, Facts, type Figure, Figures, Heading, Meter, Notice, ToDo } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { Table } from "../ui/table";
-import { atRisk, cacheType, health, ioType, policy, raid, scrubbed, threshold, word } from "../words";
+import { atRisk, cacheType, eviction, health, ioType, raid, scrubbed, threshold, word } from "../words";
 import { FlushNow } from "./flush-now";
 import { Gone } from "./gone";
 import { RunningOperation, useRunning } from "./operation";
@@ -246,7 +246,7 @@ function Information({ pool, close }: { pool: Pool; close: () => void }) {
           ["I/O type", ioType(pool.io_type)],
           ["Cache block", bytes(pool.block_size_bytes)],
           ["Populate at", `${threshold(pool.populate_on_read, "read")}, ${threshold(pool.populate_on_write, "write")}`],
-          ["Eviction", policy(pool.policy)],
+          ["Eviction", eviction(pool)],
           ["Fetch rate", pool.fetch_rate],
           ["Flush rate", pool.flush_rate],
           [

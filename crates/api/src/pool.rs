@@ -181,6 +181,12 @@ pub struct Pool {
     pub populate_on_read: u8,
     pub populate_on_write: u8,
     pub policy: PolicyKind,
+    /// The policy that is followed now: the same, but never `auto`.
+    pub policy_followed: PolicyKind,
+    /// How often `auto` has followed another one since the pool was opened or it was chosen.
+    pub policy_switches: u64,
+    /// Why it did so the last time. Empty if it never did.
+    pub policy_reason: String,
     pub fetch_rate: FetchRate,
     pub flush_rate: FlushRate,
     pub dirty_watermark_percent: u8,

@@ -31,6 +31,12 @@ pub enum PolicyKind {
     Lru,
     #[serde(rename = "fifo")]
     Fifo,
+    /// Scan-resistant.
+    #[serde(rename = "2q")]
+    TwoQ,
+    /// Follows whichever of them suits the pool best.
+    #[serde(rename = "auto")]
+    Auto,
 }
 
 /// How much of the backing device's time fills may take beside hosts.

@@ -213,6 +213,21 @@ words! {
     S3Fifo = "s3-fifo",
     Lru = "lru",
     Fifo = "fifo",
+    /// Scan-resistant: 2Q (Johnson and Shasha, VLDB'94).
+    TwoQ = "2q",
+    /// Follows whichever of them suits the pool best.
+    Auto = "auto",
+}
+
+impl PolicyKind {
+    /// What a pool with it begins with: never `auto`.
+    #[must_use]
+    pub fn begins_with(self) -> Self {
+        match self {
+            Self::Auto => Self::S3Fifo,
+            Self::S3Fifo | Self::TwoQ | Self::Lru | Self::Fifo => self,
+        }
+    }
 }
 
 words! {

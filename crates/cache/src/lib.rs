@@ -30,12 +30,12 @@ pub mod state {
     pub use crate::clean::ghost::Ghost;
     pub use crate::clean::links::{List, SLOTS_MAX};
     pub use crate::clean::map::Map;
-    pub use crate::clean::policy::Policy;
+    pub use crate::clean::policy::{Enters, Policy};
     pub use crate::volume::streams::Streams;
 }
 
 pub use attachments::evidence::BackingEvidence;
-pub use clean::SlotCopy;
+pub use clean::{PolicySwitch, SlotCopy};
 pub use date::date_and_time;
 pub use error::{Error, ErrorKind, Remedy};
 pub use format::layout::STATE_BYTES;

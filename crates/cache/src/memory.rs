@@ -98,6 +98,23 @@ mod tests {
         assert_eq!(MemoryTerms::new(1000, 16, false, 77).bytes(), terms.bytes() - 64_000);
     }
 
+    // proves: P14
+    #[test]
+    fn policy_auto_takes_less_than_a_third_of_a_mebibyte_more() {
+        use crate::config::PolicyKind::{Auto, S3Fifo};
+        let (map, slots) = (Map::new(16, false), 1_000_000);
+        let mut auto = Policy::new(Auto, slots);
+        for block in 0..4_000_000 {
+            let key = crate::address::BlockKey {
+                volume: crate::address::VolumeIndex(0),
+                block: crate::address::BlockIndex(block),
+            };
+            auto.missed(&map, key, crate::clean::policy::Enters::AtOnce);
+        }
+        let more = auto.memory_bytes() - Policy::new(S3Fifo, slots).memory_bytes();
+        assert!((100 << 10..340 << 10).contains(&more), "{more}");
+    }
+
     #[test]
     fn a_full_pool_takes_the_memory_stated() {
         const SLOTS: u32 = 300_000;

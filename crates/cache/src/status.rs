@@ -2,6 +2,7 @@
 
 use hotset_block::DeviceErrorKind;
 
+use crate::clean::PolicySwitch;
 use crate::config::{PolicyKind, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings};
 use crate::memory::MemoryTerms;
 
@@ -19,6 +20,10 @@ pub struct PoolStatus {
     pub uuid: u128,
     pub kind: PoolKind,
     pub settings: PoolSettings,
+    /// The policy that is followed now; never `auto`.
+    pub policy_followed: PolicyKind,
+    /// What made `auto` follow it; `None`: it follows what it began with.
+    pub policy_switch: Option<PolicySwitch>,
     pub health: Health,
     /// One line for people: why it is not Good, or does not do all that it could, and what to do. Empty otherwise.
     pub reason: String,

@@ -435,7 +435,7 @@ pub(crate) struct PoolCreateArguments {
     /// Writes of a block until it is populated, 1 to 4, or 0 for never
     #[arg(long, value_name = "N", value_parser = settings::populate_on_write)]
     pub(crate) populate_on_write: Option<u8>,
-    /// What is evicted first; by default s3-fifo
+    /// What is evicted first; by default s3-fifo. auto follows whichever suits best
     #[arg(long, value_parser = words(PolicyKind::ALL))]
     pub(crate) policy: Option<PolicyKind>,
     /// Checksums of cached pages: on (the default), or off, which needs less memory and does not notice a clean page that

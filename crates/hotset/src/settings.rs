@@ -277,7 +277,7 @@ mod tests {
         for (text, part) in [
             ("colour=red", "io-type, policy, populate-on-read"),
             ("policy", "KEY=VALUE"),
-            ("policy=mru", "s3-fifo, lru, fifo"),
+            ("policy=mru", "s3-fifo, lru, fifo, 2q, auto"),
             ("populate-on-read=0", "1 to 4"),
             ("populate-on-write=5", "0 (off) to 4"),
             ("fetch-rate=fast", "low, medium, high"),

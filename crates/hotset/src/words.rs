@@ -41,6 +41,8 @@ pub(crate) fn policy(policy: config::PolicyKind) -> api::PolicyKind {
         config::PolicyKind::S3Fifo => api::PolicyKind::S3Fifo,
         config::PolicyKind::Lru => api::PolicyKind::Lru,
         config::PolicyKind::Fifo => api::PolicyKind::Fifo,
+        config::PolicyKind::TwoQ => api::PolicyKind::TwoQ,
+        config::PolicyKind::Auto => api::PolicyKind::Auto,
     }
 }
 
@@ -49,6 +51,8 @@ pub(crate) fn engine_policy(policy: api::PolicyKind) -> config::PolicyKind {
         api::PolicyKind::S3Fifo => config::PolicyKind::S3Fifo,
         api::PolicyKind::Lru => config::PolicyKind::Lru,
         api::PolicyKind::Fifo => config::PolicyKind::Fifo,
+        api::PolicyKind::TwoQ => config::PolicyKind::TwoQ,
+        api::PolicyKind::Auto => config::PolicyKind::Auto,
     }
 }
 

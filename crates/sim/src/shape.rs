@@ -340,7 +340,13 @@ impl Shape {
             block_bytes: BlockBytes::new(block_bytes).expect("the sizes above are valid"),
             populate_on_read: 1,
             // S3-FIFO evicts first what came last, which nothing believes yet.
-            policy: random.pick(&[PolicyKind::S3Fifo, PolicyKind::Lru, PolicyKind::Fifo]),
+            policy: random.pick(&[
+                PolicyKind::S3Fifo,
+                PolicyKind::TwoQ,
+                PolicyKind::Lru,
+                PolicyKind::Fifo,
+                PolicyKind::Auto,
+            ]),
             fetch_rate: random.pick(&[FetchRate::Medium, FetchRate::High]),
             checksums: random.one_in(2),
             ..settings(random)
@@ -424,7 +430,9 @@ pub fn share(random: &mut Random) -> Option<Share> {
 }
 
 pub fn policy(random: &mut Random) -> PolicyKind {
-    random.pick(&[PolicyKind::S3Fifo, PolicyKind::S3Fifo, PolicyKind::Lru, PolicyKind::Fifo])
+    let all =
+        [PolicyKind::S3Fifo, PolicyKind::TwoQ, PolicyKind::Lru, PolicyKind::Fifo, PolicyKind::Auto, PolicyKind::Auto];
+    random.pick(&all)
 }
 
 pub fn fetch_rate(random: &mut Random) -> FetchRate {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::http;
+use hotset_e2e::pattern::assert_pages;
 use hotset_e2e::tools::eventually;
 use serde_json::Value;
 
@@ -165,4 +166,41 @@ fn each_miss_has_a_reason_and_a_place_is_explained() {
     assert!(daemon.ok("stats").contains("MOSTLY FOR"));
     assert!(http::ask(&daemon, "GET", "/metrics", "").body.contains("hotset_volume_missed_first_touch_total{"));
     daemon.refuse("volume explain v 1T", 1, "past its end");
+}
+
+// proves: A5
+#[test]
+fn policy_auto_follows_what_suits_the_hosts_says_why_and_gives_right_bytes_throughout() {
+    let daemon = Daemon::start();
+    daemon.make_pool(&[20], "--policy auto --populate-on-read 1");
+    let pool = daemon.json("pool show p");
+    assert_eq!((&pool["policy"], &pool["policy_followed"]), (&Value::from("auto"), &Value::from("s3-fifo")));
+    let slots = pool["slots"].as_u64().expect("a number");
+    let blocks = 10 * slots;
+    daemon.make_volume(16 * blocks, "p");
+    daemon.ok("volume set v memory-cache=off read-cutoff=off");
+    let mut client = daemon.client("v");
+    let mut read = |block: u64| {
+        let bytes = client.read(block * 65_536, 4096).expect("it is read");
+        assert_pages(&bytes, 16 * block, 0);
+    };
+    // What is popular at first fills S3-FIFO's main queue. Then each block is read again when three of ten slots were filled since.
+    (0..4).flat_map(|_| 9 * slots..10 * slots - slots / 20).for_each(&mut read);
+    let distance = 3 * slots / 10;
+    for block in 0..8 * slots {
+        read(block + distance);
+        read(block);
+    }
+    let followed = || daemon.json("pool show p")["policy_followed"] == "2q";
+    eventually("another policy is followed", Duration::from_secs(20), followed);
+    let shown = daemon.ok("pool show p");
+    assert!(shown.contains("auto, follows 2q: of ") && shown.contains("s3-fifo would have missed"), "{shown}");
+    let event = || daemon.ok("events").lines().any(|line| line.contains("policy auto follows 2q"));
+    eventually("an event tells it", Duration::from_secs(20), event);
+    let metrics = http::ask(&daemon, "GET", "/metrics", "").body;
+    assert!(metrics.contains("hotset_pool_policy_followed{pool=\"p\",policy=\"2q\"} 1"), "{metrics}");
+    daemon.ok("pool set p policy=lru");
+    let pool = daemon.json("pool show p");
+    assert_eq!((&pool["policy_followed"], &pool["policy_switches"]), (&Value::from("lru"), &Value::from(0)));
+    assert_eq!(daemon.stat("v", "errors"), 0);
 }

@@ -203,7 +203,7 @@ fn fio_finds_no_wrong_byte_under_lru_and_fifo_and_while_the_policy_changes() {
     daemon.make_volume(48 * MIB / PAGE_BYTES, "p");
     std::thread::scope(|scope| {
         let load = scope.spawn(|| fio_verify(&daemon, 2, 24, &["--time_based", "--runtime=6"]));
-        for policy in ["fifo", "s3-fifo", "lru"].iter().cycle().take(30) {
+        for policy in ["fifo", "auto", "s3-fifo", "2q", "lru"].iter().cycle().take(30) {
             daemon.ok(&format!("pool set p policy={policy}"));
             assert_eq!(daemon.json("pool show p")["policy"], *policy);
             if load.is_finished() {

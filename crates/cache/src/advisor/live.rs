@@ -244,6 +244,8 @@ fn write_setup(to: &mut Writer, setup: Setup) {
         PolicyKind::S3Fifo => 0,
         PolicyKind::Lru => 1,
         PolicyKind::Fifo => 2,
+        PolicyKind::TwoQ => 3,
+        PolicyKind::Auto => 4,
     };
     let block_bytes = low_half(setup.block_bytes.get());
     to.u8(kind).u8(policy).u32(block_bytes).u8(setup.populate_on_read).u8(setup.populate_on_write);
@@ -259,6 +261,8 @@ fn read_setup(from: &mut Reader<'_>) -> Result<Setup, Corrupt> {
         0 => PolicyKind::S3Fifo,
         1 => PolicyKind::Lru,
         2 => PolicyKind::Fifo,
+        3 => PolicyKind::TwoQ,
+        4 => PolicyKind::Auto,
         _ => return Err(from.corrupt("the policy is not one")),
     };
     let block_bytes =

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::address::{BlockIndex, BlockKey, SlotIndex, VolumeIndex, at};
 use crate::clean::counters::Counters;
 use crate::clean::map::Map;
-use crate::clean::policy::Policy;
+use crate::clean::policy::{Enters, Policy};
 use crate::config::{BlockBytes, PAGE, PolicyKind, PoolKind};
 use crate::format::Corrupt;
 use crate::format::codec::{Reader, Writer};
@@ -301,8 +301,12 @@ impl Miniature {
         }
         self.tally.read_misses[sampled.group()] += self.rate.weight();
         let threshold = self.setup.populate_on_read;
-        if access.passage == Passage::Counted && self.counted(key, Direction::Read) >= threshold {
-            self.fill(key, slot);
+        if access.passage == Passage::Counted {
+            let is_hot = self.counted(key, Direction::Read) >= threshold;
+            self.policy.missed(&self.map, key, if is_hot { Enters::AtOnce } else { Enters::NotYet });
+            if is_hot {
+                self.fill(key, slot);
+            }
         }
     }
 

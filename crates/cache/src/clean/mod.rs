@@ -15,6 +15,7 @@ pub(crate) mod page_set;
 mod pages;
 pub(crate) mod pending_drops;
 pub(crate) mod policy;
+mod rivals;
 mod sets;
 mod shares;
 mod slot_ranges;
@@ -36,6 +37,7 @@ pub(crate) mod slot_ssds;
 
 pub(crate) use counters::BlockCounts;
 pub(crate) use evict::{Claimed, ready_wanted};
+pub use rivals::Switch as PolicySwitch;
 
 use std::cell::{Ref, RefCell};
 use std::ops::Range;
@@ -50,6 +52,7 @@ use crate::clean::fills::Fills;
 use crate::clean::index::Index;
 use crate::clean::links::SLOTS_MAX;
 use crate::clean::map::Map;
+use crate::clean::policy::Enters;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::clean::slot_ssds::SlotSsds;
 use crate::clean::slots::{Slots, Standing};
@@ -336,7 +339,7 @@ impl<E: Env> Clean<E> {
         missing: impl Iterator<Item = &'a Range<u64>>,
         threshold: u8,
     ) -> CountedRead {
-        let mut counters = self.counters.borrow_mut();
+        let (mut slots, mut counters) = (self.slots.borrow_mut(), self.counters.borrow_mut());
         let mut last = None;
         let mut counted = CountedRead { hot: Vec::new(), first: None };
         for (block, _) in missing.flat_map(|pages| self.blocks.of(pages.clone())) {
@@ -346,7 +349,9 @@ impl<E: Env> Clean<E> {
             }
             let count = counters.count_read(key);
             counted.first.get_or_insert(FirstMissed { key, count });
-            if count >= threshold {
+            let is_hot = count >= threshold;
+            slots.missed(key, if is_hot { Enters::AtOnce } else { Enters::NotYet });
+            if is_hot {
                 counted.hot.push(key);
             }
         }

@@ -1,61 +1,148 @@
-//! Which slot is evicted next: S3-FIFO (Yang et al., SOSP'23), LRU or FIFO, over the lists of the [`Map`].
+//! Which slot is evicted next: S3-FIFO (Yang et al., SOSP'23), 2Q (Johnson and Shasha, VLDB'94), LRU or FIFO, over the lists
+//! of the [`Map`].
 //!
 //! Two queues. S3-FIFO uses both: new blocks enter `small`, a tenth of the pool; those touched at least twice there, and
 //! those that come back soon after they left it, live in `main`, where being touched gives another round. While the
-//! pool fills, everything is in `small`. LRU and FIFO
+//! pool fills, everything is in `small`. 2Q does so with a quarter of the pool: `small` is first in, first out, whatever is touched,
+//! what comes back soon lives in `main`, and that is LRU. LRU and FIFO
 //! use `main`; what a change of policy left in `small` is evicted first. So a change takes no time and loses nothing.
 //! Ratios and thresholds are libCacheSim's defaults, with which the reference miss ratios were measured.
+//! A pool whose policy is `auto` follows one of these, and has rivals (`rivals.rs`) that tell it which.
 //! Volumes with a share of their own have queues of their own (`shares.rs`), each with the same policy.
 
 use crate::address::{BlockKey, SlotIndex, VolumeIndex, at};
 use crate::clean::ghost::Ghost;
 use crate::clean::links::List;
 use crate::clean::map::Map;
+use crate::clean::rivals::{Rivals, Switch};
 use crate::clean::shares::{Owner, Queues, Shares};
 use crate::config::PolicyKind;
 
 /// Touches in `small` that make a block stay.
 const PROMOTION_FREQUENCY: u32 = 2;
 const FREQUENCY_MAX: u32 = 3;
+/// Blocks that the ghosts of S3-FIFO and of 2Q remember, in percent of the slots.
+const GHOST_PERCENT: usize = 90;
+const GHOST_PERCENT_OF_TWO_Q: usize = 50;
 /// Slots that one search for a victim gives another round at most, so that an eviction's time is bounded.
 const ROUNDS_MAX: usize = 4096;
 /// Busy slots that one search for a victim passes at most, per queue.
 const BUSY_MAX: usize = 64;
 
+/// What an access means for a block that has no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enters {
+    /// It is worth one by now.
+    AtOnce,
+    /// It has to be asked for more often.
+    NotYet,
+}
+
 /// The order of eviction of a pool's slots.
 pub struct Policy {
     kind: PolicyKind,
+    /// What is followed now: `kind`, unless that is `auto`.
+    follows: Order,
     /// Slots that the pool can fill.
     capacity: u32,
     shares: Shares,
-    /// Only for S3-FIFO.
+    /// For S3-FIFO and 2Q, and for whatever may become one of them.
     ghost: Option<Ghost>,
+    /// Of `auto` alone.
+    rivals: Option<Box<Rivals>>,
+}
+
+/// An order of eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    S3Fifo,
+    TwoQ,
+    Lru,
+    Fifo,
+}
+
+impl Order {
+    /// What a pool with this policy begins with.
+    fn first_of(kind: PolicyKind) -> Self {
+        match kind {
+            PolicyKind::S3Fifo | PolicyKind::Auto => Self::S3Fifo,
+            PolicyKind::TwoQ => Self::TwoQ,
+            PolicyKind::Lru => Self::Lru,
+            PolicyKind::Fifo => Self::Fifo,
+        }
+    }
+
+    pub(super) fn kind(self) -> PolicyKind {
+        match self {
+            Self::S3Fifo => PolicyKind::S3Fifo,
+            Self::TwoQ => PolicyKind::TwoQ,
+            Self::Lru => PolicyKind::Lru,
+            Self::Fifo => PolicyKind::Fifo,
+        }
+    }
+
+    /// The slots of a pool of `capacity` that `small` may have before it is evicted from.
+    fn small_capacity(self, capacity: u32) -> u32 {
+        match self {
+            Self::S3Fifo => small_capacity(capacity),
+            Self::TwoQ => (capacity / 4).max(1).min(capacity),
+            Self::Lru | Self::Fifo => 0,
+        }
+    }
 }
 
 impl Policy {
     /// `capacity` is the number of slots that the pool can fill.
     pub fn new(kind: PolicyKind, capacity: u32) -> Self {
-        let ghost = ghost_for(kind, capacity);
-        Self { kind, capacity, shares: Shares::default(), ghost }
+        let follows = Order::first_of(kind);
+        let ghost = ghost_percent(kind, follows).map(|percent| Ghost::new(capacity, percent));
+        Self { kind, follows, capacity, shares: Shares::default(), ghost, rivals: rivals_for(kind, capacity) }
     }
 
     pub fn kind(&self) -> PolicyKind {
         self.kind
     }
 
-    /// Changes the policy; every slot keeps its place.
+    /// What is followed now: never `auto`.
+    pub fn follows(&self) -> PolicyKind {
+        self.follows.kind()
+    }
+
+    /// What made `auto` follow another one for the last time.
+    pub(crate) fn last_switch(&self) -> Option<Switch> {
+        self.rivals.as_ref()?.last_switch()
+    }
+
+    /// Changes the policy; every slot keeps its place. `auto` goes on with what is followed already, if that is one of its own.
     pub fn set_kind(&mut self, kind: PolicyKind) {
-        if kind != self.kind {
-            self.kind = kind;
-            self.ghost = ghost_for(kind, self.capacity);
+        if kind == self.kind {
+            return;
         }
+        self.kind = kind;
+        self.rivals = rivals_for(kind, self.capacity);
+        let goes_on = self.rivals.as_mut().is_some_and(|rivals| rivals.begin_with(self.follows));
+        self.follow(if goes_on { self.follows } else { Order::first_of(kind) });
+    }
+
+    /// The ghost keeps what the new order has room for.
+    fn follow(&mut self, order: Order) {
+        self.follows = order;
+        let ghost = self.ghost.take();
+        self.ghost = ghost_percent(self.kind, order).map(|percent| match ghost {
+            Some(ghost) => ghost.resized(self.capacity, percent),
+            None => Ghost::new(self.capacity, percent),
+        });
     }
 
     /// Changes the number of slots that the pool can fill; the evicted blocks are forgotten.
     pub fn set_capacity(&mut self, capacity: u32) {
         if capacity != self.capacity {
             self.capacity = capacity;
-            self.ghost = ghost_for(self.kind, capacity);
+            self.ghost = ghost_percent(self.kind, self.follows).map(|percent| Ghost::new(capacity, percent));
+            self.rivals = rivals_for(self.kind, capacity);
+            if let Some(rivals) = &mut self.rivals {
+                rivals.begin_with(self.follows);
+            }
         }
     }
 
@@ -113,9 +200,9 @@ impl Policy {
 
     /// Lists a slot that the map says is used. From now on it can be a victim.
     pub fn inserted(&mut self, map: &mut Map, slot: SlotIndex) {
-        let in_small = match self.kind {
-            PolicyKind::S3Fifo => !self.came_back(map, slot),
-            PolicyKind::Lru | PolicyKind::Fifo => false,
+        let in_small = match self.follows {
+            Order::S3Fifo | Order::TwoQ => !self.came_back(map, slot),
+            Order::Lru | Order::Fifo => false,
         };
         map.set_frequency(slot, 0);
         self.push(map, slot, in_small);
@@ -123,21 +210,40 @@ impl Policy {
 
     /// The slot served a hit.
     pub fn touched(&mut self, map: &mut Map, slot: SlotIndex) {
-        match self.kind {
-            PolicyKind::S3Fifo => {
+        if self.rivals.is_some()
+            && let Some(key) = map.key(slot)
+        {
+            self.accessed(key, Enters::AtOnce);
+        }
+        match self.follows {
+            Order::S3Fifo => {
                 let frequency = map.frequency(slot);
                 if frequency < FREQUENCY_MAX {
                     map.set_frequency(slot, frequency + 1);
                 }
             }
-            PolicyKind::Lru => {
+            Order::TwoQ if map.is_in_small(slot) => {}
+            Order::TwoQ | Order::Lru => {
                 let owner = self.shares.owner(map, slot);
                 if map.is_listed(slot) && self.shares.queues(owner).main.newest() != Some(slot) {
                     self.unlink(map, slot);
                     self.push(map, slot, false);
                 }
             }
-            PolicyKind::Fifo => {}
+            Order::Fifo => {}
+        }
+    }
+
+    /// A block was asked for that has no slot: whether it is worth one by now. Nobody but `auto` wants to know.
+    pub fn missed(&mut self, map: &Map, key: BlockKey, enters: Enters) {
+        if self.rivals.is_some() && map.find(key).is_none() {
+            self.accessed(key, enters);
+        }
+    }
+
+    fn accessed(&mut self, key: BlockKey, enters: Enters) {
+        if let Some(order) = self.rivals.as_mut().and_then(|rivals| rivals.access(key, enters)) {
+            self.follow(order);
         }
     }
 
@@ -149,7 +255,11 @@ impl Policy {
         }
         let (small, main) = self.shares.lengths();
         let all = small + main;
-        let from_small = self.kind == PolicyKind::S3Fifo && small > 0 && main <= all - small_capacity(all);
+        let from_small = match self.follows {
+            Order::S3Fifo => small > 0 && main <= all - small_capacity(all),
+            Order::TwoQ => small > self.follows.small_capacity(all),
+            Order::Lru | Order::Fifo => false,
+        };
         let length = |queues: &Queues| if from_small { queues.small.len() } else { queues.len() };
         let mut passed = Vec::new();
         loop {
@@ -167,16 +277,21 @@ impl Policy {
     }
 
     fn victim_of(&mut self, map: &mut Map, owner: Owner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
-        match self.kind {
-            PolicyKind::S3Fifo => self.unpopular(map, owner, busy),
-            PolicyKind::Lru | PolicyKind::Fifo => self.oldest(map, owner, busy),
+        match self.follows {
+            Order::S3Fifo => self.unpopular(map, owner, busy),
+            Order::TwoQ => self.oldest_of_two(map, owner, busy),
+            Order::Lru | Order::Fifo => self.oldest(map, owner, busy),
         }
     }
 
     /// Takes out a slot because of its place in the order, and remembers its block. The map must still know it.
     pub fn evicted(&mut self, map: &mut Map, slot: SlotIndex) {
         let key = map.key(slot).expect("an evicted slot is still in the map");
-        if let Some(ghost) = self.ghost.as_mut().filter(|_| map.is_in_small(slot)) {
+        let proved_useful = match self.follows {
+            Order::S3Fifo | Order::TwoQ => !map.is_in_small(slot),
+            Order::Lru | Order::Fifo => false,
+        };
+        if let Some(ghost) = self.ghost.as_mut().filter(|_| !proved_useful) {
             ghost.insert(key);
         }
         self.unlink(map, slot);
@@ -187,14 +302,15 @@ impl Policy {
         self.unlink(map, slot);
     }
 
-    /// Whether a block is among those that were evicted last without having proved useful; S3-FIFO alone knows.
+    /// Whether a block is among those that were evicted last without having proved useful; LRU and FIFO do not know.
     pub(crate) fn remembers_evicted(&self, key: BlockKey) -> bool {
         self.ghost.as_ref().is_some_and(|ghost| ghost.contains(key))
     }
 
     /// The memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        self.ghost.as_ref().map_or(0, Ghost::memory_bytes)
+        let rivals = self.rivals.as_ref().map_or(0, |rivals| rivals.memory_bytes());
+        self.ghost.as_ref().map_or(0, Ghost::memory_bytes) + rivals
     }
 
     fn came_back(&mut self, map: &Map, slot: SlotIndex) -> bool {
@@ -233,18 +349,31 @@ impl Policy {
         self.oldest(map, owner, busy)
     }
 
-    /// Whether small has more than its part of what its owner has; alone, of the pool.
+    /// What the parts of the queues are of: alone, the pool.
+    fn capacity_of(&self, owner: Owner) -> u32 {
+        if self.shares.is_alone() { self.capacity } else { self.shares.queues(owner).len() }
+    }
+
+    /// Whether small has more than its part of what its owner has.
     fn evicts_small(&self, owner: Owner) -> bool {
-        let queues = self.shares.queues(owner);
-        let capacity = if self.shares.is_alone() { self.capacity } else { queues.len() };
+        let (queues, capacity) = (self.shares.queues(owner), self.capacity_of(owner));
         queues.main.len() <= capacity - small_capacity(capacity) && !queues.small.is_empty()
+    }
+
+    /// 2Q's victim: of `small` while that has more than its part, then of `main`.
+    fn oldest_of_two(&self, map: &Map, owner: Owner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
+        let queues = self.shares.queues(owner);
+        if queues.small.len() > Order::TwoQ.small_capacity(self.capacity_of(owner)) {
+            return self.oldest(map, owner, busy);
+        }
+        let oldest = |list| not_busy(map, list, busy);
+        oldest(&queues.main).or_else(|| oldest(&queues.small))
     }
 
     /// The oldest slot that is not busy, first of `small`, then of `main`.
     fn oldest(&self, map: &Map, owner: Owner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
-        let oldest_of = |list: &List| std::iter::successors(list.oldest(), |slot| map.newer(*slot)).take(BUSY_MAX);
         let queues = self.shares.queues(owner);
-        oldest_of(&queues.small).chain(oldest_of(&queues.main)).find(|slot| !busy(*slot))
+        not_busy(map, &queues.small, busy).or_else(|| not_busy(map, &queues.main, busy))
     }
 
     /// The slots of a pool without shares, the oldest first, those of `small` before those of `main`.
@@ -278,10 +407,24 @@ fn small_capacity(capacity: u32) -> u32 {
     (capacity / 10).max(1).min(capacity)
 }
 
-fn ghost_for(kind: PolicyKind, capacity: u32) -> Option<Ghost> {
+/// Of the oldest slots of a list, the first that is not busy.
+fn not_busy(map: &Map, list: &List, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
+    std::iter::successors(list.oldest(), |slot| map.newer(*slot)).take(BUSY_MAX).find(|slot| !busy(*slot))
+}
+
+/// Blocks that a ghost remembers, per slot. `auto` has one with LRU, too: what is followed next finds it filled.
+fn ghost_percent(kind: PolicyKind, follows: Order) -> Option<usize> {
+    match (kind, follows) {
+        (_, Order::S3Fifo) | (PolicyKind::Auto, Order::Lru | Order::Fifo) => Some(GHOST_PERCENT),
+        (_, Order::TwoQ) => Some(GHOST_PERCENT_OF_TWO_Q),
+        (PolicyKind::S3Fifo | PolicyKind::TwoQ | PolicyKind::Lru | PolicyKind::Fifo, Order::Lru | Order::Fifo) => None,
+    }
+}
+
+fn rivals_for(kind: PolicyKind, capacity: u32) -> Option<Box<Rivals>> {
     match kind {
-        PolicyKind::S3Fifo => Some(Ghost::new(capacity)),
-        PolicyKind::Lru | PolicyKind::Fifo => None,
+        PolicyKind::Auto => Some(Box::new(Rivals::new(capacity))),
+        PolicyKind::S3Fifo | PolicyKind::TwoQ | PolicyKind::Lru | PolicyKind::Fifo => None,
     }
 }
 
@@ -317,6 +460,7 @@ mod tests {
                 self.policy.touched(&mut self.map, slot);
                 return true;
             }
+            self.policy.missed(&self.map, key(block), Enters::AtOnce);
             let used = self.map.slots_used();
             let slot = if used < self.map.slot_count() { SlotIndex(used) } else { self.evict() };
             self.map.insert(slot, key(block), 0);
@@ -378,6 +522,46 @@ mod tests {
         }
     }
 
+    /// 2Q, exactly and slowly, from its description.
+    #[derive(Default)]
+    struct NaiveTwoQ {
+        first_in: VecDeque<u32>,
+        main: VecDeque<u32>,
+        ghost: VecDeque<u32>,
+    }
+
+    impl NaiveTwoQ {
+        fn access(&mut self, block: u32, slots: usize) -> bool {
+            if let Some(place) = self.main.iter().position(|held| *held == block) {
+                self.main.remove(place);
+                self.main.push_back(block);
+                return true;
+            }
+            if self.first_in.contains(&block) {
+                return true;
+            }
+            if self.first_in.len() + self.main.len() == slots {
+                self.evict(slots);
+            }
+            let place = self.ghost.iter().position(|held| *held == block);
+            let came_back = place.and_then(|place| self.ghost.remove(place)).is_some();
+            let queue = if came_back { &mut self.main } else { &mut self.first_in };
+            queue.push_back(block);
+            false
+        }
+
+        fn evict(&mut self, slots: usize) {
+            if self.first_in.len() <= (slots / 4).max(1) && self.main.pop_front().is_some() {
+                return;
+            }
+            let block = self.first_in.pop_front().unwrap();
+            self.ghost.push_back(block);
+            if self.ghost.len() > slots / 2 {
+                self.ghost.pop_front();
+            }
+        }
+    }
+
     /// The blocks of an LRU (`moves` on a hit) or FIFO queue.
     fn naive_queue(queue: &mut VecDeque<u32>, block: u32, slots: usize, moves: bool) -> bool {
         let found = queue.iter().position(|held| *held == block);
@@ -413,6 +597,18 @@ mod tests {
             }
         }
 
+        // proves: A5
+        #[test]
+        fn two_q_hits_exactly_where_its_description_does(slots in 2_u32..80, blocks in accesses()) {
+            let mut pool = Pool::new(PolicyKind::TwoQ, slots);
+            let mut naive = NaiveTwoQ::default();
+            for block in blocks {
+                let found = pool.map.find(key(block)).is_some();
+                prop_assert_eq!(pool.access(block), found);
+                prop_assert_eq!(naive.access(block, at(slots)), found);
+            }
+        }
+
         #[test]
         fn lru_and_fifo_equal_a_queue(slots in 1_u32..80, blocks in accesses(), is_lru in any::<bool>()) {
             let mut pool = Pool::new(if is_lru { PolicyKind::Lru } else { PolicyKind::Fifo }, slots);
@@ -425,7 +621,7 @@ mod tests {
         #[test]
         fn changing_the_policy_loses_no_slot(
             slots in 1_u32..80,
-            parts in prop::collection::vec((0_usize..3, accesses()), 1..6),
+            parts in prop::collection::vec((0..PolicyKind::ALL.len(), accesses()), 1..6),
         ) {
             let mut pool = Pool::new(PolicyKind::S3Fifo, slots);
             for (kind, blocks) in parts {
@@ -444,7 +640,7 @@ mod tests {
 
         #[test]
         fn a_busy_slot_is_never_the_victim_and_another_is_found(
-            slots in 2_u32..60, blocks in accesses(), busy in 0_u32..60, kind in 0_usize..3,
+            slots in 2_u32..60, blocks in accesses(), busy in 0_u32..60, kind in 0..PolicyKind::ALL.len(),
         ) {
             let mut pool = Pool::new(PolicyKind::ALL[kind].0, slots);
             for block in blocks {
@@ -455,6 +651,36 @@ mod tests {
             prop_assert_eq!(victim.is_none(), used == 1);
             prop_assert_ne!(victim, Some(SlotIndex(busy % used)));
         }
+    }
+
+    // proves: A5
+    #[test]
+    fn auto_follows_what_misses_less_with_the_figures_and_keeps_what_is_cached() {
+        let mut pool = Pool::new(PolicyKind::Auto, 1000);
+        assert_eq!((pool.policy.follows(), pool.policy.last_switch()), (PolicyKind::S3Fifo, None));
+        // What is popular at first fills S3-FIFO's main queue. Then each block is read again when 300 others came in: its small queue has
+        // forgotten it by then. The first queue of 2Q, which nothing has left for its main queue, has not, and neither has LRU.
+        (0..4).flat_map(|_| 1_000_000..1_000_950).for_each(|block| {
+            pool.access(block);
+        });
+        for block in 0..20_000 {
+            pool.access(block + 300);
+            let before = pool.map.slots_used();
+            pool.access(block);
+            assert!(pool.map.slots_used() >= before && pool.policy.len() == pool.map.slots_used());
+        }
+        let switch = pool.policy.last_switch().unwrap();
+        assert_eq!((switch.number, switch.from, switch.to), (1, PolicyKind::S3Fifo, PolicyKind::TwoQ));
+        assert!(switch.to_missed < switch.from_missed && switch.from_missed < switch.accesses, "{switch:?}");
+        assert_eq!(pool.policy.follows(), PolicyKind::TwoQ);
+        assert!(pool.access(20_100), "its first queue has it");
+        // Once chosen, another policy is what it says, and `auto` goes on with it.
+        pool.policy.set_kind(PolicyKind::Fifo);
+        assert_eq!((pool.policy.follows(), pool.policy.last_switch()), (PolicyKind::Fifo, None));
+        pool.policy.set_kind(PolicyKind::Lru);
+        pool.policy.set_kind(PolicyKind::Auto);
+        assert_eq!(pool.policy.follows(), PolicyKind::Lru);
+        assert_eq!(pool.map.slots_used(), 1000);
     }
 
     #[test]
@@ -531,7 +757,7 @@ mod tests {
         fn no_volume_falls_below_its_minimum_while_another_is_above_or_ever_exceeds_its_maximum(
             slots in 20_u32..80,
             shares in prop::collection::vec((0_u32..6, 6_u32..30), 4),
-            kind in 0_usize..3,
+            kind in 0..PolicyKind::ALL.len(),
             before in prop::collection::vec((0_u16..4, 0_u32..60), 0..100),
             fills in prop::collection::vec((0_u16..4, 0_u32..60), 1..600),
         ) {

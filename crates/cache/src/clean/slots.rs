@@ -8,7 +8,8 @@ use std::ops::Range;
 use crate::address::{BlockKey, SlotIndex, VolumeIndex};
 use crate::clean::map::Map;
 use crate::clean::page_set::PageSet;
-use crate::clean::policy::Policy;
+use crate::clean::policy::{Enters, Policy};
+use crate::clean::rivals::Switch;
 use crate::config::{PAGE, PolicyKind};
 
 /// Why a slot is freed.
@@ -135,6 +136,16 @@ impl Slots {
     /// A host has read from the slot.
     pub(super) fn touch(&mut self, slot: SlotIndex) {
         self.policy.touched(&mut self.map, slot);
+    }
+
+    /// A host has asked for a block, and missed it.
+    pub(super) fn missed(&mut self, key: BlockKey, enters: Enters) {
+        self.policy.missed(&self.map, key, enters);
+    }
+
+    /// The policy that is followed now, and what made `auto` follow it.
+    pub(crate) fn followed(&self) -> (PolicyKind, Option<Switch>) {
+        (self.policy.follows(), self.policy.last_switch())
     }
 
     /// A free slot was filled, and shows these pages from now on: not published, its header known. Its block is in no other slot.

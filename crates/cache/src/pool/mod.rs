@@ -493,11 +493,14 @@ impl<E: Env> PoolInner<E> {
             uses.map(|index| index.map_or_else(CacheUse::default, |index| self.use_of(index))).collect();
         let shown = self.members.ssds().filter(|ssd| !ssd.life().is_replaced());
         let ssds = shown.map(|ssd| self.ssd_status(ssd)).chain(self.members.absent().iter().cloned()).collect();
+        let (policy_followed, policy_switch) = self.clean.slots().followed();
         PoolStatus {
             name: self.name.clone(),
             uuid: self.uuid,
             kind: self.kind,
             settings: self.settings.get(),
+            policy_followed,
+            policy_switch,
             health,
             reason,
             taken_over: self.members.owner().is_taken(),

@@ -307,7 +307,8 @@ impl<E: Env> Volume<E> {
         Some(Setup {
             kind: if attached.pool.log.is_some() { PoolKind::ReadWrite } else { PoolKind::Read },
             block_bytes: settings.block_bytes,
-            policy: settings.policy,
+            // What `auto` gains by following another one is not in the curves.
+            policy: settings.policy.begins_with(),
             populate_on_read: settings.populate_on_read,
             populate_on_write: settings.populate_on_write,
         })

@@ -1,8 +1,8 @@
 //! The `pool` verbs.
 
 use hotset_api::{
-    ApiError, Deleted, LossAccepted, LossList, MemoryTerms, Operation, OperationKind, Pool, PoolChange, PoolConvert,
-    PoolCreate, PoolImport, PoolKind, PoolList, PoolPlan, PoolSettingsChange, WriteLog,
+    ApiError, Deleted, LossAccepted, LossList, MemoryTerms, Operation, OperationKind, PolicyKind, Pool, PoolChange,
+    PoolConvert, PoolCreate, PoolImport, PoolKind, PoolList, PoolPlan, PoolSettingsChange, WriteLog,
 };
 use hyper::Method;
 
@@ -302,7 +302,7 @@ fn listed(pools: &[Pool], listing: &Listing) -> Result<String, ApiError> {
 fn settings_of(pool: &Pool) -> String {
     facts(&[
         ("I/O type", words::engine_io_type(pool.io_type).to_string()),
-        ("Policy", words::engine_policy(pool.policy).to_string()),
+        ("Policy", policy(pool)),
         ("Populate on read", pool.populate_on_read.to_string()),
         ("Populate on write", or_never(pool.populate_on_write)),
         ("Fetch rate", words::engine_fetch_rate(pool.fetch_rate).to_string()),
@@ -325,6 +325,16 @@ fn or_never(count: u8) -> String {
     if count == 0 { "0 (never)".to_owned() } else { count.to_string() }
 }
 
+/// And what `auto` follows, and why.
+fn policy(pool: &Pool) -> String {
+    let word = |policy| words::engine_policy(policy).word();
+    let why = if pool.policy_reason.is_empty() { String::new() } else { format!(": {}", pool.policy_reason) };
+    match pool.policy {
+        PolicyKind::Auto => format!("auto, follows {}{why}", word(pool.policy_followed)),
+        PolicyKind::S3Fifo | PolicyKind::TwoQ | PolicyKind::Lru | PolicyKind::Fifo => word(pool.policy).to_owned(),
+    }
+}
+
 fn show(pool: &Pool) -> String {
     let mut text = facts(&[
         ("Pool", pool.name.clone()),
@@ -336,7 +346,7 @@ fn show(pool: &Pool) -> String {
         ("Reason", pool.reason.clone()),
         ("What to do", pool.action.clone()),
         ("Cache block", human(pool.block_size_bytes)),
-        ("Policy", words::engine_policy(pool.policy).to_string()),
+        ("Policy", policy(pool)),
         ("Populate on read", pool.populate_on_read.to_string()),
         ("Populate on write", or_never(pool.populate_on_write)),
         ("Fetch rate", words::engine_fetch_rate(pool.fetch_rate).to_string()),

@@ -17,6 +17,7 @@ use super::control::Manages;
 use super::exchange::Failure;
 use crate::daemon::history::Look;
 use crate::daemon::volume_counters::VOLUME_COUNTERS;
+use crate::words;
 
 /// The ends of the histograms' buckets are the ends of every so many classes: each doubles the one before.
 const CLASSES_PER_BUCKET: usize = 8;
@@ -255,6 +256,21 @@ fn of_pools(page: &mut Page, pools: &[Pool]) {
         pools,
         labels,
         |pool| u64::from(pool.populating_stopped),
+    );
+    page.family(
+        ("hotset_pool_policy_switches_total", Kind::Counter, "How often policy auto has followed another policy."),
+        pools,
+        labels,
+        |pool| pool.policy_switches,
+    );
+    page.family(
+        head("hotset_pool_policy_followed", "1, with the policy that is followed now."),
+        pools,
+        |pool| {
+            let policy = words::engine_policy(pool.policy_followed).word();
+            labels(pool).into_iter().chain([("policy", policy)]).collect()
+        },
+        |_| 1,
     );
     page.family(
         head("hotset_pool_used_bytes", "Pages that it holds, clean or dirty, of all its volumes together."),

@@ -20,6 +20,7 @@ use crate::daemon::history;
 use crate::daemon::opening::upkeep::Upkeep;
 use crate::daemon::register::{Register, is_raised};
 use crate::size::human;
+use crate::words;
 
 /// How often it looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -68,6 +69,7 @@ impl Observer {
         let mut renamed = Vec::new();
         let mut errors = ErrorsOfHosts::default();
         let mut asked = Vec::new();
+        let mut switches = Switches::default();
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -88,6 +90,7 @@ impl Observer {
             let raised_now = raised(&status);
             let told = changes_of_raised(&raised_before, &raised_now, &happened);
             happened.extend(told);
+            happened.extend(switches.follow(&status));
             raised_before = raised_now;
             if let Some(before) = &before {
                 for volume in newly_cached(before, &now) {
@@ -318,6 +321,34 @@ fn changes_of_raised(before: &Raised, now: &Raised, happened: &[Happened]) -> Ve
         .filter(|(key, _)| !now.contains_key(key))
         .map(|(_, one)| event(one, Severity::Info, format!("condition {} is over", one.kind.word()), String::new()));
     begun.chain(ended).collect()
+}
+
+/// How often each pool with policy `auto` has followed another policy.
+#[derive(Default)]
+struct Switches(BTreeMap<String, u64>);
+
+impl Switches {
+    fn follow(&mut self, status: &Status) -> Vec<Happened> {
+        let now = status.pools.iter().map(|pool| (pool.name.clone(), pool.policy_switches)).collect();
+        let before = std::mem::replace(&mut self.0, now);
+        let is_new = |pool: &&hotset_api::Pool| {
+            pool.policy_switches > 0 && before.get(&pool.name).is_none_or(|known| *known != pool.policy_switches)
+        };
+        status.pools.iter().filter(is_new).map(switched).collect()
+    }
+}
+
+fn switched(pool: &hotset_api::Pool) -> Happened {
+    Happened {
+        severity: Severity::Info,
+        subject: Subject::new(SubjectKind::Pool, pool.name.as_str()),
+        pool: None,
+        path: String::new(),
+        change: format!("policy auto follows {}", words::engine_policy(pool.policy_followed)),
+        cause: pool.policy_reason.clone(),
+        by: String::new(),
+        tells: BTreeSet::new(),
+    }
 }
 
 /// Which errors that hosts got have been counted.

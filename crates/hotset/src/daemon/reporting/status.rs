@@ -9,6 +9,7 @@ use hotset_api::{
     SsdHealth, SsdIdentity, SsdState, Stats, Status, SubjectKind, Volume, VolumeChange, VolumeCounters, VolumeList,
     VolumeState, VolumeStats, WriteLog,
 };
+use hotset_cache::PolicySwitch;
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeName, VolumeSettings};
 use hotset_cache::{
     FenceCause, PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus,
@@ -357,6 +358,9 @@ fn pool(status: &PoolStatus, offline: &Offline, condition: Condition<PoolState, 
         health,
         reason,
         action,
+        policy_followed: words::policy(status.policy_followed),
+        policy_switches: status.policy_switch.map_or(0, |switch| switch.number),
+        policy_reason: status.policy_switch.map_or_else(String::new, switch_reason),
         capacity_bytes: status.capacity_bytes,
         capacity_min_bytes: status.capacity_min_bytes,
         ssd_written_day_bytes: status.ssd_writes.day_bytes,
@@ -423,6 +427,12 @@ fn write_log(status: &WriteLogStatus) -> WriteLog {
     }
 }
 
+/// The figures that made `auto` follow another policy.
+fn switch_reason(switch: PolicySwitch) -> String {
+    let PolicySwitch { from, to, accesses, from_missed, to_missed, number: _ } = switch;
+    format!("of {accesses} accesses to watched blocks {from} would have missed {from_missed}, {to} {to_missed}")
+}
+
 /// A pool of which only the settings are known.
 pub(super) fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
     Pool {
@@ -438,6 +448,9 @@ pub(super) fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
         populate_on_read: settings.populate_on_read,
         populate_on_write: settings.populate_on_write,
         policy: words::policy(settings.policy),
+        policy_followed: words::policy(settings.policy.begins_with()),
+        policy_switches: 0,
+        policy_reason: String::new(),
         fetch_rate: words::fetch_rate(settings.fetch_rate),
         flush_rate: words::flush_rate(settings.cleaning.flush_rate),
         dirty_watermark_percent: settings.cleaning.dirty_watermark_percent,
