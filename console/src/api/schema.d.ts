@@ -1534,7 +1534,7 @@ export interface components {
          * @description What is evicted first.
          * @enum {string}
          */
-        PolicyKind: "s3-fifo" | "lru" | "fifo";
+        PolicyKind: "s3-fifo" | "lru" | "fifo" | "2q" | "auto";
         /** @description A pool as it is now. */
         Pool: {
             /** @description What to do about it. Empty when there is nothing to do. */
@@ -1570,6 +1570,15 @@ export interface components {
             memory_bytes: number;
             name: string;
             policy: components["schemas"]["PolicyKind"];
+            /** @description The policy that is followed now: the same, but never `auto`. */
+            policy_followed: components["schemas"]["PolicyKind"];
+            /** @description Why it did so the last time. Empty if it never did. */
+            policy_reason: string;
+            /**
+             * Format: int64
+             * @description How often `auto` has followed another one since the pool was opened or it was chosen.
+             */
+            policy_switches: number;
             /** Format: int32 */
             populate_on_read: number;
             /** Format: int32 */

@@ -1,5 +1,5 @@
 //! The default policy misses no more than S3-FIFO's reference does, on every trace, object size and cache size for
-//! which there is a reference miss ratio.
+//! which there is a reference miss ratio; and `auto` misses less than any single policy, on average.
 //!
 //! The traces and the reference (`results_public.csv`, measured with libCacheSim) lie outside the repository, in
 //! `../shared/traces` beside it or where `HOTSET_TRACES` says. Every access counts, every miss populates, as there.
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use hotset_cache::config::PolicyKind;
-use hotset_cache::state::{BlockIndex, BlockKey, Map, Policy, SlotIndex, VolumeIndex};
+use hotset_cache::state::{BlockIndex, BlockKey, Enters, Map, Policy, SlotIndex, VolumeIndex};
 use ruzstd::decoding::StreamingDecoder;
 
 /// How much worse than the reference the policy may be: 1 %.
@@ -41,6 +41,45 @@ fn the_default_policy_misses_no_more_than_the_reference_on_every_trace() {
     say(&table(&rows));
     let worse: Vec<_> = rows.iter().filter(|row| row.miss > row.reference.miss * TOLERANCE).map(Row::text).collect();
     assert!(worse.is_empty(), "worse than the reference by more than 1 %:\n{}", worse.concat());
+}
+
+/// What is compared with `auto`.
+const SINGLE: [PolicyKind; 3] = [PolicyKind::S3Fifo, PolicyKind::TwoQ, PolicyKind::Lru];
+/// The block of a pool whose misses are compared.
+const BLOCK: u64 = 65_536;
+
+/// How far it is from the best one in hindsight: `docs/decisions/0018-auto-follows-rivals.md`.
+// proves: A5
+#[test]
+fn auto_misses_less_than_any_single_policy_on_average_and_never_much_more_than_the_best() {
+    let Some(directory) = traces() else {
+        say(
+            "\nSKIPPED: no traces in ../shared/traces nor in HOTSET_TRACES: auto was not compared with other policies\n",
+        );
+        return;
+    };
+    let references = references(&directory);
+    let (mut sums, mut worst, mut table) = ([0.0; 4], 0.0_f64, String::new());
+    for reference in references.iter().filter(|reference| reference.object_bytes == BLOCK) {
+        let accesses = accesses(&directory, &reference.trace, BLOCK);
+        let of = |kind| miss_ratio(&accesses, reference.cache_objects, kind);
+        let (single, auto) = (SINGLE.map(of), of(PolicyKind::Auto));
+        let best = single.into_iter().fold(1.0, f64::min);
+        // Each case counts the same, whatever it misses.
+        for (sum, misses) in sums.iter_mut().zip(single.into_iter().chain([auto])) {
+            *sum += misses / best;
+        }
+        worst = worst.max(auto / best);
+        table += &format!(
+            "{:20} {:8} {single:9.5?} {auto:9.5} {:7.4}\n",
+            reference.trace,
+            reference.cache_objects,
+            auto / best
+        );
+    }
+    say(&format!("\ntrace, slots, S3-FIFO, 2Q, LRU, auto, auto beside the best\n{table}{sums:?}\n"));
+    assert!(sums[..3].iter().all(|single| sums[3] < *single), "{sums:?}");
+    assert!(worst < 1.13, "{worst}");
 }
 
 /// One line of `results_public.csv`.
@@ -115,25 +154,30 @@ fn reference(line: &str) -> Option<Reference> {
 
 /// Replays a trace at one object size, at every cache size for which there is a reference.
 fn replay(directory: &Path, trace: &str, object_bytes: u64, references: Vec<&Reference>) -> Vec<Row> {
-    let packed =
-        fs::File::open(directory.join(format!("{trace}.csv.zst"))).expect("every trace of the results is there");
-    let mut text = String::new();
-    let mut unpacked = StreamingDecoder::new(packed).expect("traces are zstd files");
-    unpacked.read_to_string(&mut text).expect("traces are text");
-    let requests = text.lines().skip(1).map(request);
-    let accesses: Vec<u32> = requests.flat_map(|request| objects_of(request, object_bytes)).collect();
+    let accesses = accesses(directory, trace, object_bytes);
     let replay = |reference: &Reference| {
         assert_eq!(
             u64::try_from(accesses.len()).expect("an address has 64 bits at most"),
             reference.accesses,
             "accesses of {trace}"
         );
-        Row { reference: reference.clone(), miss: miss_ratio(&accesses, reference.cache_objects) }
+        Row { reference: reference.clone(), miss: miss_ratio(&accesses, reference.cache_objects, PolicyKind::S3Fifo) }
     };
     thread::scope(|scope| {
         let threads: Vec<_> = references.iter().map(|reference| scope.spawn(|| replay(reference))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a replay ends")).collect()
     })
+}
+
+/// The objects that a trace accesses, one after the other.
+fn accesses(directory: &Path, trace: &str, object_bytes: u64) -> Vec<u32> {
+    let packed =
+        fs::File::open(directory.join(format!("{trace}.csv.zst"))).expect("every trace of the results is there");
+    let mut text = String::new();
+    let mut unpacked = StreamingDecoder::new(packed).expect("traces are zstd files");
+    unpacked.read_to_string(&mut text).expect("traces are text");
+    let requests = text.lines().skip(1).map(request);
+    requests.flat_map(|request| objects_of(request, object_bytes)).collect()
 }
 
 /// Offset and length of a request.
@@ -149,10 +193,10 @@ fn objects_of((offset, length): (u64, u64), object_bytes: u64) -> impl Iterator<
 }
 
 #[allow(clippy::as_conversions, reason = "a ratio of counts far below 2^53")]
-fn miss_ratio(accesses: &[u32], slots: u32) -> f64 {
+fn miss_ratio(accesses: &[u32], slots: u32, kind: PolicyKind) -> f64 {
     let mut map = Map::new(16, false);
     map.add_slots(slots);
-    let mut policy = Policy::new(PolicyKind::S3Fifo, slots);
+    let mut policy = Policy::new(kind, slots);
     let mut misses = 0_u64;
     for object in accesses {
         let key = BlockKey { volume: VolumeIndex(0), block: BlockIndex(*object) };
@@ -161,6 +205,7 @@ fn miss_ratio(accesses: &[u32], slots: u32) -> f64 {
             continue;
         }
         misses += 1;
+        policy.missed(&map, key, Enters::AtOnce);
         let slot = free_slot(&mut map, &mut policy);
         map.insert(slot, key, 0);
         policy.inserted(&mut map, slot);
