@@ -101,6 +101,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notices/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Tells each target of notices now, once, that this is a test. */
+        post: operations["test_notices"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/operations": {
         parameters: {
             query?: never;
@@ -919,7 +936,7 @@ export interface components {
          * @description What is not as it should be.
          * @enum {string}
          */
-        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused" | "end-not-served" | "other-backing" | "second-writer" | "backings" | "daemon-id" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "web-hook" | "mail" | "log" | "certificate" | "connections-refused" | "end-not-served" | "other-backing" | "second-writer" | "backings" | "daemon-id" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];
@@ -974,6 +991,21 @@ export interface components {
              * @description Requests with a token that is not known, or without one where one is needed.
              */
             logins_refused: number;
+            /**
+             * Format: int64
+             * @description Times that one of them did not take a notice.
+             */
+            notices_failed: number;
+            /**
+             * Format: int64
+             * @description Events of which a target was told only how many there were.
+             */
+            notices_left_out: number;
+            /**
+             * Format: int64
+             * @description Notices that a web hook or a mail server took.
+             */
+            notices_sent: number;
             /**
              * Format: int64
              * @description TLS handshakes that failed, of hosts and of administrators.
@@ -1430,6 +1462,20 @@ export interface components {
          * @enum {string}
          */
         MissReason: "first-touch" | "below-threshold" | "evicted" | "overwritten" | "stream" | "no-room" | "fetch-rate" | "share" | "wear-limit" | "degraded" | "off";
+        /** @description What a target answered. */
+        NoticeAnswer: {
+            address: string;
+            /** @description What it said, or why it took none. */
+            answer: string;
+            /** @description It took the notice. */
+            ok: boolean;
+            /** @description `web hook` or `e-mail`. */
+            target: string;
+        };
+        /** @description `POST /api/v1/notices/test`: each target was sent a notice that this is a test, once. */
+        NoticeTest: {
+            targets: components["schemas"]["NoticeAnswer"][];
+        };
         /** @description `GET /api/v1/operations/{id}`: an operation that is under way, or that ended not long ago. */
         Operation: {
             /** @description Who asked for it; empty: the daemon began it by itself. */
@@ -2750,6 +2796,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["MemoryCacheChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    test_notices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeTest"];
                 };
             };
             default: {

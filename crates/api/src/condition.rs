@@ -39,6 +39,10 @@ pub enum ConditionKind {
     Guard,
     /// The event hook does not work.
     EventHook,
+    /// The web hook for notices takes none.
+    WebHook,
+    /// The mail server takes no notices.
+    Mail,
     /// Lines of the log were dropped.
     Log,
     /// A certificate ends within 30 days, or has ended, or a new one cannot be used.
@@ -91,6 +95,8 @@ impl ConditionKind {
             Self::Failures => "failures",
             Self::Guard => "guard",
             Self::EventHook => "event-hook",
+            Self::WebHook => "web-hook",
+            Self::Mail => "mail",
             Self::Log => "log",
             Self::Certificate => "certificate",
             Self::ConnectionsRefused => "connections-refused",

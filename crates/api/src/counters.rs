@@ -22,4 +22,16 @@ pub struct DaemonCounters {
     pub tls_handshakes_refused: u64,
     /// Requests with a token that is not known, or without one where one is needed.
     pub logins_refused: u64,
+    /// Notices that a web hook or a mail server took.
+    #[serde(default)]
+    #[schema(required)]
+    pub notices_sent: u64,
+    /// Times that one of them did not take a notice.
+    #[serde(default)]
+    #[schema(required)]
+    pub notices_failed: u64,
+    /// Events of which a target was told only how many there were.
+    #[serde(default)]
+    #[schema(required)]
+    pub notices_left_out: u64,
 }

@@ -17,6 +17,7 @@ mod history;
 mod loss;
 mod members;
 mod memory_cache;
+mod notice;
 mod operation;
 mod pool;
 mod recording;
@@ -43,6 +44,7 @@ pub use history::{History, HistoryAverages, HistoryPoint, LatencyPercentiles, Re
 pub use loss::{LossAccepted, LossList, LostExtent, VolumeLoss};
 pub use members::{Progress, Spare, SsdsAdd, SsdsRemove};
 pub use memory_cache::{MemoryCache, MemoryCacheChange, MemoryCacheSet};
+pub use notice::{NoticeAnswer, NoticeTest};
 pub use operation::{Operation, OperationCancelled, OperationKind, OperationList, OperationStart, OperationState};
 pub use pool::{
     MemoryTerm, MemoryTerms, Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet,

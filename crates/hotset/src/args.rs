@@ -124,6 +124,9 @@ pub(crate) enum Verb {
     Top(TopArguments),
     /// Show what changed, when, and why
     Events(EventsArguments),
+    /// Notices of events by a web hook and e-mail
+    #[command(subcommand)]
+    Notify(NotifyVerb),
     /// Show what takes long and is being done, or was
     Operations(OperationsArguments),
     /// Show what pools of other sizes and settings would have done with the requests of a volume or a trace
@@ -173,6 +176,12 @@ pub(crate) enum Verb {
     /// Print the OpenAPI document of the control API
     #[command(hide = true)]
     Openapi,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NotifyVerb {
+    /// Send each target of [notices] a test now, and show what it answered; the exit code is 1 if one did not take it
+    Test,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -1028,6 +1037,7 @@ mod tests {
             "hotset pool create p --type read-write --io-type database --checksums off --ssd a b --allow-same-disk",
             "hotset pool set p flush-rate=high dirty-watermark=40 dirty-age=10m",
             "hotset pool delete p --force --yes-lose-data",
+            "hotset notify test",
             "hotset pool cancel-flush p",
             "hotset pool flush p --hold --background",
             "hotset pool release p",

@@ -158,6 +158,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
         Verb::Stats(stats) => client::run_stats(&client(api)?, output, columns, stats)?,
         Verb::Top(top) => client::run_top(&client(api)?, output, &top)?,
         Verb::Events(events) => client::run_events(&client(api)?, output, &events)?,
+        Verb::Notify(verb) => client::run_notify(&client(api)?, output, &verb)?,
         Verb::Operations(operations) => client::run_operations(&client(api)?, output, columns, operations)?,
         Verb::Token(verb) => client::run_token(&client(api)?, output, columns, verb)?,
         Verb::Trace(verb) => client::run_trace(&client(api)?, output, verb)?,
@@ -213,6 +214,7 @@ fn prints_a_list(verb: &Verb) -> bool {
         | Verb::Status(_)
         | Verb::Top(_)
         | Verb::Events(_)
+        | Verb::Notify(_)
         | Verb::Trace(_)
         | Verb::Advise(_)
         | Verb::WhatIf(_)

@@ -35,6 +35,7 @@ mod memory_cache;
 mod metrics;
 mod newer_format;
 mod no_writes;
+mod notices;
 mod one_machine;
 mod packages;
 mod pauses;

@@ -39,7 +39,7 @@ const ROOMS_OF_SERVE: &[(&str, &[&str])] =
 
 /// The rooms of the daemon, the lowest first, what puts them together (`rooms.rs`), and what asks them: each may use those before it.
 /// What lies beside them in the folder is below them all.
-const ROOMS_OF_DAEMON: &[&str] = &["opening", "changing", "reporting", "rooms", "http"];
+const ROOMS_OF_DAEMON: &[&str] = &["opening", "changing", "reporting", "notices", "rooms", "http"];
 
 /// Files beside the rooms that stand before them.
 const FRAME_OF_DAEMON: &[&str] = &["mod.rs", "api_socket.rs", "certificates.rs", "check.rs", "reload.rs"];

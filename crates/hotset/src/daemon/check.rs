@@ -6,6 +6,7 @@ use super::certificates;
 use super::config::Config;
 use super::http::ApiTls;
 use super::log;
+use super::notices;
 use crate::args::ServeArguments;
 use crate::paths;
 
@@ -25,6 +26,7 @@ pub(crate) fn check_config(named: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(files) = &config.tls {
         certificates::for_hosts(files).map_err(|message| in_file("[tls]", message))?;
     }
+    notices::check_files(&config.notices).map_err(|(key, message)| in_file(&format!("[notices] {key}"), message))?;
     Ok(path)
 }
 
@@ -68,6 +70,14 @@ mod tests {
             ("log = \"a=b=c\"", ["hotset.toml", "log"]),
             ("[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/k\"\nclient_ca = \"/a\"", ["[tls]", "/nowhere/c"]),
             ("[api_tls]\ncertificate = \"/nowhere/c\"\nkey = \"/k\"", ["[api_tls]", "/nowhere/c"]),
+            (
+                "[notices]\nweb_hook = \"https://a/\"\nweb_hook_token_file = \"/nowhere/t\"",
+                ["[notices] web_hook_token_file", "/nowhere/t"],
+            ),
+            (
+                "[notices]\nweb_hook = \"https://a/\"\nweb_hook_ca = \"/nowhere/t\"",
+                ["[notices] web_hook_ca", "/nowhere/t"],
+            ),
             ("state = \"/a\"\nthreads = 65", ["hotset.toml, line 2", "threads 65"]),
         ] {
             let message = check(text).expect_err(text);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::memory::Memory;
+use super::notice_settings::{NoticeSettings, NoticesTable};
 use crate::args::ServeArguments;
 use crate::endpoint::Endpoint;
 use crate::given_file;
@@ -48,6 +49,7 @@ struct File {
     api_tls: Option<ApiTlsFiles>,
     api_names: Option<Vec<String>>,
     event_hook: Option<Vec<String>>,
+    notices: Option<NoticesTable>,
     smartctl: Option<String>,
 }
 
@@ -103,6 +105,8 @@ pub(crate) struct Config {
     pub(crate) api_names: Vec<String>,
     /// A program with its arguments that is run for each event; empty: none.
     pub(crate) event_hook: Vec<String>,
+    /// Whom events are told.
+    pub(crate) notices: NoticeSettings,
     /// The program that is asked for the SSDs' health; empty: none.
     pub(crate) smartctl: String,
 }
@@ -141,6 +145,7 @@ impl Config {
             api_tls: file.api_tls,
             api_names: file.api_names.unwrap_or_default(),
             event_hook: file.event_hook.unwrap_or_default(),
+            notices: NoticeSettings::of(file.notices.unwrap_or_default())?,
             smartctl: file.smartctl.unwrap_or_else(|| "smartctl".to_owned()),
             state,
         };
@@ -482,6 +487,8 @@ mod tests {
             ("api = [\"somewhere\"]", ["api", "unix:PATH or tcp:ADDRESS:PORT"]),
             ("api = [\"tcp:0.0.0.0:80\"]", ["tcp:0.0.0.0:80", "loopback"]),
             ("event_hook = [\"hook\"]", ["event_hook", "from the root"]),
+            ("log = \"info\"\n[notices]\nlimit = 0", ["hotset.toml, line 3: limit 0", "1 to 1000"]),
+            ("[notices]\nlimits = 1", ["line 2", "limits"]),
             ("nbd_socket_mode = \"rw\"", ["nbd_socket_mode", "octal"]),
             ("nbd_socket_group = \"nobody-has-this\"", ["nbd_socket_group", "/etc/group"]),
             ("state = \"/a\"\nnbd_socket_group = \"0\"", ["nbd_socket_group", "state directory"]),

@@ -19,6 +19,9 @@ struct Counts {
     events_not_kept: AtomicU64,
     tls_handshakes_refused: AtomicU64,
     logins_refused: AtomicU64,
+    notices_sent: AtomicU64,
+    notices_failed: AtomicU64,
+    notices_left_out: AtomicU64,
     /// Who was refused last, and why.
     refused: Mutex<String>,
     server: Mutex<ServerCounters>,
@@ -31,6 +34,18 @@ impl Counters {
 
     pub(crate) fn events_not_kept(&self, more: u64) {
         self.counts.events_not_kept.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn notice_sent(&self) {
+        self.counts.notices_sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn notice_failed(&self) {
+        self.counts.notices_failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn notice_left_out(&self) {
+        self.counts.notices_left_out.fetch_add(1, Ordering::Relaxed);
     }
 
     /// An administrator's TLS handshake failed.
@@ -76,6 +91,9 @@ impl Counters {
             accept_failures: server.accept_failures,
             tls_handshakes_refused: of(&self.counts.tls_handshakes_refused) + server.handshakes_refused,
             logins_refused: of(&self.counts.logins_refused),
+            notices_sent: of(&self.counts.notices_sent),
+            notices_failed: of(&self.counts.notices_failed),
+            notices_left_out: of(&self.counts.notices_left_out),
         }
     }
 }

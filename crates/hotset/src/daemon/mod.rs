@@ -21,6 +21,8 @@ mod inherited;
 mod log;
 mod memory;
 mod naming;
+mod notice_settings;
+mod notices;
 mod opening;
 mod pressure;
 mod register;
@@ -54,6 +56,7 @@ use self::counters::Counters;
 use self::http::{ApiTls, Control, Gate};
 use self::inherited::Inherited;
 use self::log::{LAST_WORDS_LIMIT, Log, LogSink};
+use self::notices::Notices;
 use self::opening::local_devices;
 use self::opening::local_devices::LocalDevices;
 use self::register::Register;
@@ -201,6 +204,13 @@ async fn serve(
     let state_path = state.path().to_owned();
     let events = Arc::new(EventLog::open(&state_path, counters.clone()));
     let hook = Hook::start(config.event_hook.clone(), register.clone());
+    let notices = Notices::start(
+        config.notices.clone(),
+        Arc::clone(&events),
+        register.clone(),
+        counters.clone(),
+        state_path.clone(),
+    );
     let last_run = LastRun::of(&events);
     observer::record(&events, hook.as_ref(), vec![last_run.started()]);
     let smartctl = config.smartctl.clone();
@@ -218,7 +228,7 @@ async fn serve(
     let listening =
         plane.first().call(move |plane| plane.listen(nbd, hosts_tls)).await.map_err(|error| error.to_string())?;
     rooms.reporting.listens(listening);
-    tokio::spawn(reload.follow(signals.clone(), certificates));
+    tokio::spawn(reload.follow(signals.clone(), certificates, notices.clone()));
     signals.heed();
     let check = SelfCheck {
         plane: plane.clone(),
@@ -255,6 +265,7 @@ async fn serve(
             advisor: Arc::clone(&advisor),
             rooms: Arc::clone(&rooms),
             events: Arc::clone(&events),
+            notices,
             tokens,
             latest: status,
         };

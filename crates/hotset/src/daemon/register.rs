@@ -190,6 +190,8 @@ impl Register {
             | ConditionKind::Failures
             | ConditionKind::Guard
             | ConditionKind::EventHook
+            | ConditionKind::WebHook
+            | ConditionKind::Mail
             | ConditionKind::Log
             | ConditionKind::Certificate
             | ConditionKind::ConnectionsRefused
@@ -326,6 +328,8 @@ pub(crate) fn is_raised(kind: ConditionKind) -> bool {
         | ConditionKind::Failures
         | ConditionKind::Guard
         | ConditionKind::EventHook
+        | ConditionKind::WebHook
+        | ConditionKind::Mail
         | ConditionKind::Log
         | ConditionKind::Certificate
         | ConditionKind::ConnectionsRefused
@@ -391,6 +395,10 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
             "make the file writable, or choose another one with `udev_rules`: it is tried again every few seconds"
         }
         ConditionKind::EventHook => "mend the program that `event_hook` names: it is run again every minute",
+        ConditionKind::WebHook | ConditionKind::Mail => {
+            "see to what the reason says, and try with `hotset notify test`; it is tried again every few minutes, and told then \
+             what was left out"
+        }
         ConditionKind::Certificate => {
             "put a good certificate there, then `systemctl reload hotset`, or send the daemon a HUP: it needs no restart"
         }
@@ -527,6 +535,8 @@ mod tests {
             ConditionKind::Failures,
             ConditionKind::Guard,
             ConditionKind::EventHook,
+            ConditionKind::WebHook,
+            ConditionKind::Mail,
             ConditionKind::Log,
             ConditionKind::Certificate,
             ConditionKind::ConnectionsRefused,

@@ -7,6 +7,7 @@ use hotset_api::ConditionKind;
 use super::certificates::{self, Certificates};
 use super::config::Config;
 use super::log::Log;
+use super::notices::Notices;
 use super::register::Register;
 use super::signals::Signals;
 use crate::args::ServeArguments;
@@ -22,7 +23,7 @@ pub(super) struct Reload {
 
 impl Reload {
     /// Until the runtime ends.
-    pub(super) async fn follow(self, mut signals: Signals, mut certificates: Certificates) {
+    pub(super) async fn follow(self, mut signals: Signals, mut certificates: Certificates, notices: Notices) {
         certificates.look().await;
         loop {
             let hours = tokio::time::sleep(certificates::INTERVAL);
@@ -39,6 +40,7 @@ impl Reload {
                 Ok(Ok(config)) => {
                     let changed = self.change_filter(&config);
                     certificates.register.follow(ConditionKind::Reload, &changed);
+                    notices.reload(config.notices.clone());
                     certificates.reload(&config).await;
                 }
                 Ok(Err(error)) => not_done(&certificates.register, &error),

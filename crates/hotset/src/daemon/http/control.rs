@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::daemon::advisor::Advisor;
 use crate::daemon::history;
+use crate::daemon::notices::Notices;
 use crate::daemon::reporting::events::EventLog;
 use crate::daemon::rooms::Rooms;
 use crate::daemon::tokens::Tokens;
@@ -19,6 +20,7 @@ pub(super) type Manages = State<Arc<Rooms>>;
 pub(crate) struct Control {
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) events: Arc<EventLog>,
+    pub(crate) notices: Notices,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) history: history::Handle,
     pub(crate) advisor: Arc<Advisor>,

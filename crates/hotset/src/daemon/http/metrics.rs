@@ -210,6 +210,17 @@ fn of_counters(page: &mut Page, counters: &DaemonCounters) {
             "Requests with a token that is not known, or without one where one is needed.",
             counters.logins_refused,
         ),
+        ("hotset_notices_sent_total", "Notices that a web hook or a mail server took.", counters.notices_sent),
+        (
+            "hotset_notices_failed_total",
+            "Times that a web hook or a mail server did not take a notice.",
+            counters.notices_failed,
+        ),
+        (
+            "hotset_notices_left_out_total",
+            "Events of which a target of notices was told only how many there were.",
+            counters.notices_left_out,
+        ),
     ] {
         page.head(name, Kind::Counter, help);
         page.sample(name, &vec![], value);

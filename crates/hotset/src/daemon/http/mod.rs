@@ -95,7 +95,8 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         whole::session,
         whole::list_tokens,
         whole::create_token,
-        whole::delete_token
+        whole::delete_token,
+        whole::test_notices
     ),
     components(schemas(hotset_api::Event))
 )]
@@ -146,6 +147,7 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/stats", get(whole::stats))
         .route("/disks", get(whole::disks))
         .route("/session", get(whole::session))
+        .route("/notices/test", post(whole::test_notices))
         .route("/tokens", get(whole::list_tokens).post(whole::create_token))
         .route("/tokens/{name}", delete(whole::delete_token))
         .route("/openapi.json", get(async || Json(Document::openapi())));

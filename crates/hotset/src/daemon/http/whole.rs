@@ -82,6 +82,13 @@ fn known(client: Option<Client>) -> Result<Client, ApiError> {
     client.ok_or_else(|| ApiError::new(api::ApiErrorKind::Unauthenticated, "nobody knows who asks"))
 }
 
+/// Tells each target of notices now, once, that this is a test.
+#[utoipa::path(post, path = "/api/v1/notices/test",
+    responses((status = 200, body = api::NoticeTest), (status = "default", body = ApiError)))]
+pub(super) async fn test_notices(State(control): State<Control>) -> Answer<api::NoticeTest> {
+    lasting(async move { control.notices.test().await }).await
+}
+
 #[utoipa::path(get, path = "/api/v1/tokens",
     responses((status = 200, body = api::TokenList), (status = "default", body = ApiError)))]
 pub(super) async fn list_tokens(

@@ -277,6 +277,8 @@ fn raised(status: &Status) -> Raised {
         | ConditionKind::Failures
         | ConditionKind::Guard
         | ConditionKind::EventHook
+        | ConditionKind::WebHook
+        | ConditionKind::Mail
         | ConditionKind::Log
         | ConditionKind::Certificate
         | ConditionKind::ConnectionsRefused

@@ -1,0 +1,20 @@
+//! One notice to one target, once. Blocks, for a limited time.
+
+use super::failure::Failure;
+use super::notice::Notice;
+use super::{mail, web_hook};
+use crate::daemon::notice_settings::{NoticeSettings, Target};
+
+/// Answers what the target said to it.
+pub(super) fn deliver(target: Target, settings: &NoticeSettings, notice: &Notice) -> Result<String, Failure> {
+    match target {
+        Target::WebHook => match &settings.web_hook {
+            Some(hook) => web_hook::post(hook, notice, settings.timeout),
+            None => Ok("it is not configured any more".to_owned()),
+        },
+        Target::Mail => match &settings.mail {
+            Some(mail) => mail::send(mail, notice, settings.timeout),
+            None => Ok("it is not configured any more".to_owned()),
+        },
+    }
+}

@@ -1,0 +1,195 @@
+//! A target is told of each event that it wants, in order, one after the other, as fast as it takes them and no faster than it wants.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hotset_api::Event;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::deliver::deliver;
+use super::failure::Failure;
+use super::notice::Notice;
+use super::rate::Rate;
+use crate::daemon::counters::Counters;
+use crate::daemon::notice_settings::{NoticeSettings, Target};
+use crate::daemon::register::Register;
+use crate::daemon::reporting::events::EventLog;
+use crate::state_file;
+
+/// How long one that failed is left alone: longer with each failure.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+
+/// Events that wait for a target at most; of the older ones it is told only how many there were.
+const WAITING_MAX: usize = 256;
+
+/// How long nothing is done while nothing happens.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// See the file's summary.
+pub(super) struct Teller {
+    pub(super) target: Target,
+    pub(super) settings: watch::Receiver<Arc<NoticeSettings>>,
+    pub(super) events: Arc<EventLog>,
+    pub(super) register: Register,
+    pub(super) counters: Counters,
+    /// The state directory.
+    pub(super) directory: PathBuf,
+}
+
+/// How far a target is, as it is kept over restarts.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Told {
+    /// The newest event that it need not be told of any more.
+    event_id: u64,
+}
+
+/// What a target was told, and what is to come.
+struct Progress {
+    told: u64,
+    rate: Rate,
+    pause: Duration,
+    /// When it may be tried again.
+    not_before: Option<Instant>,
+}
+
+impl Teller {
+    /// Until the daemon ends. Blocks.
+    pub(super) fn run(mut self) {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return self.register.raise(self.target.condition(), error.to_string()),
+        };
+        let mut newest = self.events.follow();
+        let told = self.remembered().unwrap_or_else(|| self.events.list(Some(u64::MAX)).newest_id);
+        let mut progress = Progress { told, rate: Rate::default(), pause: PAUSE, not_before: None };
+        loop {
+            newest.borrow_and_update();
+            self.settings.borrow_and_update();
+            let wait = self.tell_what_is_due(&mut progress);
+            let changed = runtime.block_on(async {
+                tokio::select! {
+                    changed = newest.changed() => changed,
+                    changed = self.settings.changed() => changed,
+                    () = tokio::time::sleep(wait) => Ok(()),
+                }
+            });
+            // The daemon ends.
+            if changed.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Answers how long there is nothing to do, unless something happens.
+    fn tell_what_is_due(&mut self, progress: &mut Progress) -> Duration {
+        loop {
+            let settings = Arc::clone(&self.settings.borrow());
+            if !settings.has(self.target) {
+                // Whoever configures it again wants to know what happens from then on.
+                progress.told = self.events.list(Some(u64::MAX)).newest_id;
+                self.register.clear(self.target.condition());
+                return IDLE;
+            }
+            let waiting = self.waiting(progress, &settings);
+            let left_out = progress.rate.left_out;
+            if waiting.is_empty() && left_out.count() == 0 {
+                return IDLE;
+            }
+            let now = Instant::now();
+            let rests = progress.not_before.map_or(Duration::ZERO, |time| time.saturating_duration_since(now));
+            if rests > Duration::ZERO {
+                return rests;
+            }
+            let wait = progress.rate.wait(now, settings.limit, settings.window);
+            if wait > Duration::ZERO {
+                waiting.iter().for_each(|event| self.leave_out(progress, event));
+                return wait;
+            }
+            match waiting.first().filter(|_| left_out.count() == 0) {
+                Some(event) => self.tell(progress, &settings, event),
+                None => self.summarize(progress, &settings),
+            }
+        }
+    }
+
+    /// What it wants to know and was not told; what is too much is left out.
+    fn waiting(&self, progress: &mut Progress, settings: &NoticeSettings) -> Vec<Event> {
+        let mut waiting = Vec::new();
+        let mut after = progress.told;
+        loop {
+            let list = self.events.list(Some(after));
+            let Some(last) = list.events.last() else { break };
+            after = last.id;
+            waiting.extend(list.events.into_iter().filter(|event| settings.wants(event)));
+        }
+        let surplus = waiting.len().saturating_sub(WAITING_MAX);
+        waiting.drain(..surplus).for_each(|event| self.leave_out(progress, &event));
+        if waiting.is_empty() {
+            progress.told = after.max(progress.told);
+        }
+        waiting
+    }
+
+    fn leave_out(&self, progress: &mut Progress, event: &Event) {
+        progress.rate.left_out.add(event.severity, event.at_unix_ms);
+        self.counters.notice_left_out();
+        self.is_told(progress, event.id);
+    }
+
+    fn tell(&self, progress: &mut Progress, settings: &NoticeSettings, event: &Event) {
+        match self.try_to_tell(progress, settings, &Notice::of(event)) {
+            Ok(()) => self.is_told(progress, event.id),
+            Err(failure) if failure.permanent => self.leave_out(progress, event),
+            Err(_) => {}
+        }
+    }
+
+    fn summarize(&self, progress: &mut Progress, settings: &NoticeSettings) {
+        let notice = Notice::summary(&progress.rate.left_out);
+        if self.try_to_tell(progress, settings, &notice).is_ok() {
+            progress.rate.left_out = Default::default();
+        }
+    }
+
+    fn try_to_tell(&self, progress: &mut Progress, settings: &NoticeSettings, notice: &Notice) -> Result<(), Failure> {
+        let outcome = deliver(self.target, settings, notice);
+        let place = || format!("{} {}", self.target.words(), settings.address(self.target));
+        match &outcome {
+            Ok(answer) => {
+                tracing::debug!("{}: {answer}", place());
+                self.counters.notice_sent();
+                progress.rate.told(Instant::now());
+                (progress.pause, progress.not_before) = (PAUSE, None);
+                self.register.clear(self.target.condition());
+            }
+            Err(Failure { what, .. }) => {
+                self.counters.notice_failed();
+                progress.not_before = Some(Instant::now() + progress.pause);
+                progress.pause = (progress.pause * 2).min(PAUSE_MAX);
+                self.register.raise(self.target.condition(), format!("{}: {what}", place()));
+            }
+        }
+        outcome.map(|_| ())
+    }
+
+    fn is_told(&self, progress: &mut Progress, event_id: u64) {
+        progress.told = event_id;
+        let text = serde_json::to_vec(&Told { event_id }).expect("its keys are strings");
+        // What is not kept is told twice after a restart.
+        if let Err(error) = state_file::replace(&self.directory, &self.file_name(), &text) {
+            tracing::debug!("{}: {error}", self.file_name());
+        }
+    }
+
+    fn remembered(&self) -> Option<u64> {
+        let text = state_file::read(&self.directory.join(self.file_name())).ok()??;
+        serde_json::from_slice(&text).ok().map(|Told { event_id }| event_id)
+    }
+
+    fn file_name(&self) -> String {
+        format!("notices-{}.json", self.target.word())
+    }
+}
