@@ -817,13 +817,14 @@ mod tests {
             fs::write(&path, "{").unwrap();
             let _: (_, BTreeMap<String, String>, _, _) =
                 (state.ssd_ledger(), state.failures(), state.host_errors(), state.backings());
-            assert_eq!((state.memory_cache_bytes(), state.locals()), (None, Vec::new()));
+            assert_eq!((state.memory_cache_bytes(), state.locals(), state.holds()), (None, Vec::new(), Vec::new()));
             state.write_ssd_ledger(&Ledger::default()).unwrap();
             state.write_failures(&BTreeMap::<String, String>::new()).unwrap();
             state.write_host_errors(&[]).unwrap();
             state.write_backings(&[]).unwrap();
             state.write_memory_cache_bytes(None).unwrap();
             state.write_locals(&[]).unwrap();
+            state.write_holds(&[]).unwrap();
             let aside = directory.path().join(format!("{name}.broken"));
             let told = state.begun_anew().unwrap().join("; ");
             assert!(told.contains(&aside.display().to_string()) && told.contains(what), "{told}");
