@@ -42,14 +42,14 @@ impl<E: Env> PoolInner<E> {
             let mut from = 0;
             while let Some(pages) = log.data_loss().next_lost(index, from) {
                 from = pages.end;
-                let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
+                let _held = volume.view.in_time(volume.locks.exclusive(pages.clone())).await?;
                 // A host may have been faster.
                 if log.data_loss().next_lost(index, pages.start) != Some(pages.clone()) {
                     from = pages.start;
                     continue;
                 }
-                let read = volume.read_whole_pages(&pages, self.env.buffers().take(bytes_of(&pages)));
-                let data = volume.in_time(read).await??;
+                let read = volume.view.read_whole_pages(&pages, self.env.buffers().take(bytes_of(&pages)));
+                let data = volume.view.in_time(read).await??;
                 if let Some(logged) = LoggedVolume::of(&volume, &attached) {
                     logged.overwrite(&pages, data).await?;
                 }
@@ -68,7 +68,7 @@ impl<E: Env> PoolInner<E> {
                 continue;
             }
             for pages in log.data_loss().unavailable_runs(index) {
-                let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
+                let _held = volume.view.in_time(volume.locks.exclusive(pages.clone())).await?;
                 // No slot must be believed that they superseded.
                 self.clean.invalidate_durably(index, pages).await?;
             }

@@ -4,35 +4,29 @@
 //! it; a removed one before the first write that the cache does not see.
 
 use std::cell::RefCell;
-use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use hotset_block::Env;
 
 use crate::address::VolumeIndex;
 use crate::attachments::evidence::BackingEvidence;
 use crate::attachments::identity::settled_pages;
-use crate::config::{PAGE, limits};
+use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
 use crate::log::overlay::PAGES_MAX;
 use crate::members::io::add;
 use crate::pool::{FenceCause, PoolInner, Reattached};
-use crate::time_limit::within;
 use crate::volume::locks::Held;
 use crate::volume::{Attached, VolumeInner};
-
-/// How often a change looks whether what it waits for hangs.
-const LOOK: Duration = Duration::from_secs(1);
 
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn attach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let joining = Joining { pool: self, volume };
         joining.check()?;
-        let held = volume.in_time(volume.hold_all()).await?;
-        let backing = volume.capture_durable_identity(volume.size_bytes.get()).await?;
+        let held = volume.view.in_time(volume.hold_all()).await?;
+        let backing = volume.view.capture_durable_identity(volume.size_bytes.get()).await?;
         let attachment = self.attachments.next_attachment();
         let spec = volume.spec.borrow().clone();
         let entry = CataloguedVolume { attachment, spec, backing: backing.clone() };
@@ -52,9 +46,9 @@ impl<E: Env> PoolInner<E> {
         let index =
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
         joining.check_size(volume.size_bytes.get())?;
-        let held = volume.in_time(volume.hold_all()).await?;
-        volume.keep_end_of(&known.backing);
-        let known = match volume.grown(&known.backing).await? {
+        let held = volume.view.in_time(volume.hold_all()).await?;
+        volume.view.keep_end_of(&known.backing);
+        let known = match volume.view.grown(&known.backing).await? {
             Some(backing) => joining.record_growth(known, backing).await?,
             None => known,
         };
@@ -62,7 +56,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(reason) = self.unknown_loss(known.attachment) {
             return joining.fence(index, &known, FenceCause::UnknownLoss, reason, dirty_bytes).await;
         }
-        if let Some(reason) = volume.in_time(volume.difference(&known.backing)).await? {
+        if let Some(reason) = volume.view.in_time(volume.view.difference(&known.backing)).await? {
             if dirty_bytes > 0 {
                 let reason = of_another_device(dirty_bytes, &reason);
                 return joining.fence(index, &known, FenceCause::OtherBacking, reason, dirty_bytes).await;
@@ -84,7 +78,7 @@ impl<E: Env> PoolInner<E> {
         volume: &Rc<VolumeInner<E>>,
     ) -> Result<BackingEvidence, Error> {
         let known = Joining { pool: self, volume }.catalogued()?;
-        volume.in_time(volume.evidence(&known.backing)).await?
+        volume.view.in_time(volume.view.evidence(&known.backing)).await?
     }
 
     /// Takes the backing device that a fenced volume has for the right one, whatever speaks against it: its dirty data goes there.
@@ -111,8 +105,8 @@ impl<E: Env> PoolInner<E> {
             ));
         }
         joining.check_size(size_bytes)?;
-        let held = volume.in_time(volume.hold_all()).await?;
-        let backing = volume.capture_durable_identity(size_bytes).await?;
+        let held = volume.view.in_time(volume.hold_all()).await?;
+        let backing = volume.view.capture_durable_identity(size_bytes).await?;
         self.clean.invalidate_durably(index, 0..size_bytes.div_ceil(PAGE)).await?;
         let accepted = joining.record_growth(known, backing).await?;
         joining.put(index, accepted.attachment, &accepted.backing).await?;
@@ -139,13 +133,13 @@ impl<E: Env> PoolInner<E> {
             return refused("it is fenced, or its pool is being stopped");
         }
         joining.check_size(size_bytes)?;
-        let _held = volume.in_time(volume.hold_all()).await?;
-        let _not_cleaned = volume.in_time(volume.clean_locks.exclusive(0..PAGES_MAX)).await?;
+        let _held = volume.view.in_time(volume.hold_all()).await?;
+        let _not_cleaned = volume.view.in_time(volume.clean_locks.exclusive(0..PAGES_MAX)).await?;
         let known = self.attachments.at(attached.index);
         let Some(known) = known.filter(|_| !volume.detached_from(self)) else {
             return refused("its cache is being taken away");
         };
-        let backing = volume.capture_durable_identity(size_bytes).await?;
+        let backing = volume.view.capture_durable_identity(size_bytes).await?;
         let grown = joining.record_growth(known, backing).await?;
         *attached.settled_pages.borrow_mut() = settled_pages(&grown.backing);
         volume.size_bytes.set(size_bytes);
@@ -247,7 +241,7 @@ impl<E: Env> Joining<'_, E> {
     async fn start_anew(&self, known: &CataloguedVolume, index: VolumeIndex) -> Result<(), Error> {
         let volume = self.volume;
         let attachment = self.pool.attachments.next_attachment();
-        let backing = volume.capture_durable_identity(volume.size_bytes.get()).await?;
+        let backing = volume.view.capture_durable_identity(volume.size_bytes.get()).await?;
         let spec = volume.spec.borrow().clone();
         let anew = CataloguedVolume { attachment, spec, backing: backing.clone() };
         self.pool.attachments.record_anew(known.attachment, &anew).await?;
@@ -262,31 +256,6 @@ impl<E: Env> VolumeInner<E> {
     /// Waits for every write and discard in flight, and holds off new ones.
     pub(crate) async fn hold_all(&self) -> Held {
         self.locks.exclusive(0..PAGES_MAX).await
-    }
-
-    /// Waits for the backing device on behalf of an administrator, who is refused if it hangs, or takes longer than anybody
-    /// waits. Requests in flight may wait for an SSD too, which answers or leaves the pool. What is abandoned must change nothing: a
-    /// lock that was waited for, reads.
-    pub(crate) async fn in_time<T>(&self, operation: impl Future<Output = T>) -> Result<T, Error> {
-        let mut operation = pin!(operation);
-        let began = self.env.now();
-        while self.env.now().since(began) < limits::CHANGE_TIMEOUT {
-            if let Some(done) = within(&self.env, LOOK, operation.as_mut()).await {
-                return Ok(done);
-            }
-            if self.backing.hangs_for().is_some() {
-                let seconds = limits::BACKING_TIMEOUT.as_secs();
-                return Err(self.not_changed(&format!("did not answer within {seconds} s"), "repair it"));
-            }
-        }
-        let seconds = limits::CHANGE_TIMEOUT.as_secs();
-        Err(self.not_changed(&format!("was busy for {seconds} s"), "try again when it has less to do"))
-    }
-
-    fn not_changed(&self, why: &str, what_to_do: &str) -> Error {
-        let (name, device) = (&self.spec.borrow().name, &self.backing.name);
-        let message = format!("volume {name}: backing device {device} {why}, and nothing was changed: {what_to_do}");
-        Error::new(ErrorKind::Media, message)
     }
 }
 

@@ -213,7 +213,7 @@ impl<'p, E: Env> Stop<'p, E> {
     async fn record_identities(&self, volumes: &[Attachment<E>]) -> Result<(), Error> {
         let mut identities = Vec::new();
         for (index, volume) in volumes {
-            let capture = volume.capture_identity(volume.size_bytes.get(), true);
+            let capture = volume.view.capture_identity(volume.size_bytes.get(), true);
             let captured = within(&self.pool.env, limits::STOP_FLUSH_TIMEOUT, capture).await;
             if let (Some(Ok(identity)), Some(attachment)) = (captured, self.pool.ids.of(*index)) {
                 identities.push((attachment, identity));

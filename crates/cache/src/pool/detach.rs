@@ -41,7 +41,7 @@ impl<E: Env> PoolInner<E> {
         let attachment = self.ids.of(index).expect("it has an index");
         let volume = self.volumes.get(index).map(|(volume, _)| volume);
         let held = match &volume {
-            Some(volume) => match volume.in_time(volume.hold_all()).await {
+            Some(volume) => match volume.view.in_time(volume.hold_all()).await {
                 Ok(held) => Some(held),
                 // What was sent to the device is given up with the rest.
                 Err(_) if dirty == DirtyData::Discard => None,

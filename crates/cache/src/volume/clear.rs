@@ -33,38 +33,46 @@ pub enum Cleared {
     },
 }
 
-impl<E: Env> VolumeInner<E> {
+/// A backing device that is being checked, and opened again.
+pub(super) struct Clearing<'v, E: Env> {
+    volume: &'v Rc<VolumeInner<E>>,
+    /// Where the volume was when this began.
+    attached: Option<Rc<Attached<E>>>,
+}
+
+impl<'v, E: Env> Clearing<'v, E> {
+    pub(super) fn of(volume: &'v Rc<VolumeInner<E>>) -> Self {
+        Self { volume, attached: volume.attached() }
+    }
+
     /// See [`crate::Volume::clear`].
-    pub(crate) async fn clear(
-        self: &Rc<Self>,
-        open: impl AsyncFnOnce() -> Result<E::Device, Error>,
-    ) -> Result<Cleared, Error> {
-        let attached = self.attached();
-        let _one_at_a_time = match &attached {
+    pub(super) async fn run(self, open: impl AsyncFnOnce() -> Result<E::Device, Error>) -> Result<Cleared, Error> {
+        let Self { volume, attached } = &self;
+        let _one_at_a_time = match attached {
             Some(attached) => Some(attached.pool.admin_lock.acquire(1).await),
             None => None,
         };
-        self.check_clear(attached.as_ref())?;
+        self.check()?;
         if self.is_sound().await {
             return Ok(Cleared::NotNeeded);
         }
-        let held = self.in_time(self.hold_all()).await?;
-        let not_cleaned = self.in_time(self.clean_locks.exclusive(0..PAGES_MAX)).await?;
+        let held = volume.view.in_time(volume.hold_all()).await?;
+        let not_cleaned = volume.view.in_time(volume.clean_locks.exclusive(0..PAGES_MAX)).await?;
         let not_published = match &attached {
-            Some(attached) => Some(self.in_time(attached.pool.clean.unpublished().hold()).await?),
+            Some(attached) => Some(volume.view.in_time(attached.pool.clean.unpublished().hold()).await?),
             None => None,
         };
         // A pool that it joined meanwhile has looked at the device, and not at what is written here.
-        self.check_clear(attached.as_ref())?;
-        let before = self.backing.latched();
-        self.backing.begin_reopening(format!("backing device {} is being opened again", self.backing.name));
-        if let Err(error) = self.reopen(attached.as_deref(), open).await {
-            let kept = before.filter(|_| !self.backing.is_closed());
-            self.backing.end_reopening(kept.unwrap_or_else(|| error.to_string()));
+        self.check()?;
+        let before = volume.backing.latched();
+        volume.backing.begin_reopening(format!("backing device {} is being opened again", volume.backing.name));
+        if let Err(error) = self.reopen(open).await {
+            let kept = before.filter(|_| !volume.backing.is_closed());
+            volume.backing.end_reopening(kept.unwrap_or_else(|| error.to_string()));
             return Err(error);
         }
-        let doubtful = self.backing.unlatch();
-        *self.clean_error.borrow_mut() = None;
+        let doubtful = volume.backing.unlatch();
+        *volume.clean_error.borrow_mut() = None;
         drop((held, not_cleaned, not_published));
         if let Some(attached) = &attached {
             self.write_some_again(attached).await?;
@@ -72,92 +80,94 @@ impl<E: Env> VolumeInner<E> {
         Ok(Cleared::Opened { doubtful })
     }
 
-    fn check_clear(&self, attached: Option<&Rc<Attached<E>>>) -> Result<(), Error> {
-        let now = self.attached();
-        let same = attached.map(Rc::as_ptr) == now.as_ref().map(Rc::as_ptr);
-        let name = &self.spec.borrow().name;
-        if !same || self.stopped.get() || now.is_some_and(|now| now.pool.life.is_stopping()) {
+    fn check(&self) -> Result<(), Error> {
+        let Self { volume, attached } = self;
+        let now = volume.attached();
+        let same = attached.as_ref().map(Rc::as_ptr) == now.as_ref().map(Rc::as_ptr);
+        let name = &volume.spec.borrow().name;
+        if !same || volume.stopped.get() || now.is_some_and(|now| now.pool.life.is_stopping()) {
             let message = format!("volume {name}: its cache is being changed, or it is being stopped: try again");
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        self.check_not_fenced().map_err(|error| Error::new(ErrorKind::Refused, error.to_string()))
+        volume.check_not_fenced().map_err(|error| Error::new(ErrorKind::Refused, error.to_string()))
     }
 
     /// The device takes what it is given: it flushes, and is read.
-    async fn is_sound(self: &Rc<Self>) -> bool {
-        if self.backing.latched().is_some() || self.clean_error.borrow().is_some() {
+    async fn is_sound(&self) -> bool {
+        let volume = self.volume;
+        if volume.backing.latched().is_some() || volume.clean_error.borrow().is_some() {
             return false;
         }
-        let flushed = self.backing.info.read_only || self.flush_in_time().await.is_ok();
-        let size_bytes = self.size_bytes.get();
-        flushed && matches!(self.in_time(self.fingerprint(0, size_bytes)).await, Ok(Some(_)))
+        let flushed = volume.backing.info.read_only || volume.view.flush_in_time().await.is_ok();
+        let size_bytes = volume.size_bytes.get();
+        flushed && matches!(volume.view.in_time(volume.view.fingerprint(0, size_bytes)).await, Ok(Some(_)))
     }
 
     /// Closes the device, opens it again, and judges what is there. The caller holds off everything but reads, which wait.
-    async fn reopen(
-        self: &Rc<Self>,
-        attached: Option<&Attached<E>>,
-        open: impl AsyncFnOnce() -> Result<E::Device, Error>,
-    ) -> Result<(), Error> {
-        self.in_time(async {
-            while !self.backing.is_unused() {
-                self.env.sleep(LOOK).await;
-            }
-        })
-        .await?;
+    async fn reopen(&self, open: impl AsyncFnOnce() -> Result<E::Device, Error>) -> Result<(), Error> {
+        let Self { volume, attached } = self;
+        volume
+            .view
+            .in_time(async {
+                while !volume.backing.is_unused() {
+                    volume.env.sleep(LOOK).await;
+                }
+            })
+            .await?;
         if let Some(attached) = attached {
             attached.written_out.borrow_mut().clear();
             attached.pool.clean.forget_unpublished_of(attached.index);
         }
-        self.backing.close();
-        self.backing.put(open().await?);
+        volume.backing.close();
+        volume.backing.put(open().await?);
         // What was written last may not be there.
-        self.memory.forget_all();
-        let judged = self.judge(attached).await;
+        volume.memory.forget_all();
+        let judged = self.judge().await;
         if judged.is_err() {
             // Nobody reads from it, for it may be another one.
-            self.backing.close();
+            volume.backing.close();
         }
         judged
     }
 
-    async fn judge(self: &Rc<Self>, attached: Option<&Attached<E>>) -> Result<(), Error> {
-        let device = self.backing.device()?;
-        let (info, before) = (device.info(), self.backing.info);
-        if info.size_bytes < self.size_bytes.get() {
+    async fn judge(&self) -> Result<(), Error> {
+        let Self { volume, attached } = self;
+        let device = volume.backing.device()?;
+        let (info, before) = (device.info(), volume.backing.info);
+        if info.size_bytes < volume.size_bytes.get() {
             return Err(self.not_as_it_was(&format!("it has {} bytes", info.size_bytes)));
         }
         if (DeviceInfo { size_bytes: before.size_bytes, ..info }) != before {
             return Err(self.not_as_it_was("its block size, or what it can do, is another one"));
         }
-        let known = attached.and_then(|attached| attached.pool.attachments.at(attached.index));
+        let known = attached.as_ref().and_then(|attached| attached.pool.attachments.at(attached.index));
         if let Some(known) = known {
-            if let Some(difference) = self.in_time(self.difference(&known.backing)).await? {
+            if let Some(difference) = volume.view.in_time(volume.view.difference(&known.backing)).await? {
                 return Err(self.not_as_it_was(&difference));
             }
         } else if let Ok(identity) = device.identity()
-            && identity.id != self.backing.id
+            && identity.id != volume.backing.id
         {
-            return Err(self.not_as_it_was(&format!("it was {:?} and is {:?}", self.backing.id, identity.id)));
+            return Err(self.not_as_it_was(&format!("it was {:?} and is {:?}", volume.backing.id, identity.id)));
         }
-        if info.read_only { Ok(()) } else { self.in_time(self.backing.flush_to_judge()).await? }
+        if info.read_only { Ok(()) } else { volume.view.in_time(volume.backing.flush_to_judge()).await? }
     }
 
     fn not_as_it_was(&self, difference: &str) -> Error {
-        let message = format!("backing device {} is not as it was: {difference}", self.backing.name);
+        let message = format!("backing device {} is not as it was: {difference}", self.volume.backing.name);
         Error::new(ErrorKind::Refused, message)
     }
 
     /// Writes some of what is dirty, to see that the device takes it; the cleaner goes on with the rest. Who gives up the wait
     /// does not give up the writes.
-    async fn write_some_again(self: &Rc<Self>, attached: &Rc<Attached<E>>) -> Result<(), Error> {
+    async fn write_some_again(&self, attached: &Rc<Attached<E>>) -> Result<(), Error> {
         let Some(log) = attached.pool.log.clone() else { return Ok(()) };
-        if log.counts(attached.index).dirty == 0 || self.cleaning.replace(true) {
+        if log.counts(attached.index).dirty == 0 || self.volume.cleaning.replace(true) {
             return Ok(());
         }
-        let (volume, attached) = (Rc::clone(self), Rc::clone(attached));
+        let (volume, attached) = (Rc::clone(self.volume), Rc::clone(attached));
         let (promise, written) = Promise::new();
-        self.env.spawn(async move {
+        self.volume.env.spawn(async move {
             let logged = LoggedVolume { volume: &volume, attached: &attached, log: &log };
             let passed = logged.clean_pass(Effort::Full).await;
             volume.cleaning.set(false);
@@ -165,6 +175,6 @@ impl<E: Env> VolumeInner<E> {
             log.signals().cleaner_wanted.wake_all();
             promise.set(passed.map(|_| ()));
         });
-        self.in_time(written).await?.unwrap_or(Ok(()))
+        self.volume.view.in_time(written).await?.unwrap_or(Ok(()))
     }
 }

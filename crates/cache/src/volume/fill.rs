@@ -321,7 +321,7 @@ impl<E: Env> Filler<E> {
                     self.clean.fills().begins_to_read(fill);
                     turn.read(offset, part).await
                 };
-                let (piece, result) = volume.read_pages(offset, piece, read).await;
+                let (piece, result) = volume.view.read_pages(offset, piece, read).await;
                 if result.is_err() {
                     fill.exclude(&pages);
                 }

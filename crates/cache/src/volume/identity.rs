@@ -15,9 +15,10 @@ use crate::config::PAGE;
 use crate::error::Error;
 use crate::format::catalogue::{BackingIdentity, Fingerprint};
 use crate::format::crc64;
+use crate::volume::view::BackingView;
 use crate::volume::{Attached, VolumeInner};
 
-impl<E: Env> VolumeInner<E> {
+impl<E: Env> BackingView<E> {
     /// What the backing device is now, of which the volume has so many bytes. A page that cannot be read stays unsettled.
     pub(crate) async fn capture_identity(
         &self,
@@ -35,7 +36,7 @@ impl<E: Env> VolumeInner<E> {
 
     /// What the backing device is now, and still is after a power cut; an error if it does not answer in time. The caller holds
     /// off writes.
-    pub(crate) async fn capture_durable_identity(self: &Rc<Self>, size_bytes: u64) -> Result<BackingIdentity, Error> {
+    pub(crate) async fn capture_durable_identity(&self, size_bytes: u64) -> Result<BackingIdentity, Error> {
         if !self.backing.info.read_only {
             self.flush_in_time().await?;
         }
@@ -44,9 +45,9 @@ impl<E: Env> VolumeInner<E> {
 
     /// Flushes the backing device. Who gives up the wait does not give up the flush, for only the flush itself learns that it
     /// failed.
-    pub(crate) async fn flush_in_time(self: &Rc<Self>) -> Result<(), Error> {
-        let volume = Rc::clone(self);
-        let mut flush = Box::pin(async move { volume.backing.flush().await });
+    pub(crate) async fn flush_in_time(&self) -> Result<(), Error> {
+        let backing = Rc::clone(&self.backing);
+        let mut flush = Box::pin(async move { backing.flush().await });
         match self.in_time(&mut flush).await {
             Ok(flushed) => flushed,
             Err(error) => {
@@ -79,7 +80,7 @@ impl<E: Env> VolumeInner<E> {
 
     /// What the backing device is now, durably, if it is the same one and has only grown: every byte that was judged before is as it
     /// was.
-    pub(crate) async fn grown(self: &Rc<Self>, before: &BackingIdentity) -> Result<Option<BackingIdentity>, Error> {
+    pub(crate) async fn grown(&self, before: &BackingIdentity) -> Result<Option<BackingIdentity>, Error> {
         let size_bytes = self.size_bytes.get();
         if !may_have_grown(before, size_bytes) {
             return Ok(None);
@@ -118,7 +119,9 @@ impl<E: Env> VolumeInner<E> {
         let found = join_all(reads).await;
         Ok(evidence(before, now, self.size_bytes.get(), &found))
     }
+}
 
+impl<E: Env> VolumeInner<E> {
     /// Records that fingerprint pages in `range` are about to be written: they are not judged until they are settled
     /// again. The caller holds the range.
     pub(crate) async fn mark_unsettled(&self, attached: &Attached<E>, range: ByteRange) -> Result<(), Error> {

@@ -13,6 +13,7 @@ pub(crate) mod streams;
 pub(crate) mod turns;
 
 // Verbs: what happens.
+mod allocation;
 pub(crate) mod attached_volumes;
 pub(crate) mod backing;
 mod carried;
@@ -23,18 +24,20 @@ pub(crate) mod fill;
 pub(crate) mod flush_now;
 pub(crate) mod identity;
 pub(crate) mod in_log;
+mod missed_read;
 pub(crate) mod read;
 mod read_ahead;
 pub(crate) mod relocate;
 pub(crate) mod replace_lost;
 pub(crate) mod route;
+pub(crate) mod view;
 pub(crate) mod write;
 pub(crate) mod zero;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, Instant, PAGE_BYTES, ZeroMode};
+use hotset_block::{Buf, ByteRange, Discard, Env, Extent, ExtentKind, Instant, PAGE_BYTES, ZeroMode};
 
 use crate::address::{BlockKey, VolumeIndex, pages_of};
 use crate::advisor::access::Direction;
@@ -42,7 +45,6 @@ use crate::advisor::miniature::Setup;
 use crate::advisor::tap::{Taken, Tap, Wanted};
 use crate::config::{PAGE, PoolKind, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
-use crate::log::overlay::Content;
 use crate::log::read_log::LogRun;
 use crate::members::flusher::Mark;
 use crate::members::io::add;
@@ -50,14 +52,16 @@ use crate::memory_cache::{MemoryCache, VolumePages};
 use crate::pool::PoolInner;
 use crate::status::{ErrorAnswer, Health, VolumeStats, VolumeStatus};
 use crate::volume::backing::{Backing, Failures};
-use crate::volume::clear::Cleared;
+use crate::volume::clear::{Cleared, Clearing};
 use crate::volume::explain::Explanation;
+use crate::volume::in_log::LoggedVolume;
 use crate::volume::latency::{Latencies, LatencyCounters};
 use crate::volume::locks::RangeLocks;
 use crate::volume::missed::LastMisses;
 use crate::volume::read::Destination;
 use crate::volume::recorder::{Recorded, Recorder};
 use crate::volume::streams::Streams;
+use crate::volume::view::BackingView;
 
 /// When a write may be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,10 +91,11 @@ pub struct Volume<E: Env> {
 
 pub(crate) struct VolumeInner<E: Env> {
     pub(crate) env: E,
-    pub(crate) spec: RefCell<VolumeSpec>,
+    pub(crate) spec: Rc<RefCell<VolumeSpec>>,
     /// Whole logical blocks. It may grow.
-    pub(crate) size_bytes: Cell<u64>,
-    pub(crate) backing: Backing<E>,
+    pub(crate) size_bytes: Rc<Cell<u64>>,
+    pub(crate) backing: Rc<Backing<E>>,
+    pub(crate) view: BackingView<E>,
     pub(crate) locks: RangeLocks,
     /// Its pages in the memory cache of its thread.
     pub(crate) memory: Rc<VolumePages>,
@@ -218,11 +223,15 @@ impl<E: Env> Volume<E> {
     ) -> Self {
         let memory = memory.pages_of_volume();
         memory.switch(spec.settings.memory_cache, spec.settings.read_ahead);
+        let (spec, backing) = (Rc::new(RefCell::new(spec)), Rc::new(backing));
+        let size_bytes = Rc::new(Cell::new(size_bytes));
+        let view = BackingView::new(env.clone(), Rc::clone(&spec), Rc::clone(&backing), Rc::clone(&size_bytes));
         let inner = VolumeInner {
             env,
-            spec: RefCell::new(spec),
-            size_bytes: Cell::new(size_bytes),
+            spec,
+            size_bytes,
             backing,
+            view,
             locks: RangeLocks::default(),
             memory: Rc::new(memory),
             attached: RefCell::new(None),
@@ -472,10 +481,16 @@ impl<E: Env> Volume<E> {
         let volume = &self.inner;
         volume.check(range, u64::MAX)?;
         let data = vec![Extent { length: range.length(), kind: ExtentKind::Data }];
-        match volume.backing.allocation(range, extents_max) {
-            Some(extents) if !extents.is_empty() => Ok(volume.with_live_pages(range, extents, extents_max)),
-            Some(_) | None => Ok(data),
-        }
+        let extents = match volume.backing.allocation(range, extents_max) {
+            Some(extents) if !extents.is_empty() => extents,
+            Some(_) | None => return Ok(data),
+        };
+        let attached = volume.attached();
+        let logged = attached.as_deref().and_then(|attached| LoggedVolume::of(volume, attached));
+        Ok(match logged {
+            Some(logged) => logged.with_live_pages(range, extents, extents_max),
+            None => extents,
+        })
     }
 
     pub fn status(&self) -> VolumeStatus {
@@ -555,7 +570,7 @@ impl<E: Env> Volume<E> {
     /// the volume's pool when this answers. Answers the size, which may be as before. The caller tells hosts.
     pub async fn grow(&self) -> Result<u64, Error> {
         let volume = &self.inner;
-        let (now, size_bytes) = (volume.size_bytes.get(), volume.size_of_backing()?);
+        let (now, size_bytes) = (volume.size_bytes.get(), volume.view.size_of_backing()?);
         if size_bytes <= now {
             return Ok(now);
         }
@@ -569,7 +584,7 @@ impl<E: Env> Volume<E> {
         }
         if volume.attached().is_none() {
             // A pool that it joins holds it, and is about to record the size that it had.
-            let _held = volume.in_time(volume.hold_all()).await?;
+            let _held = volume.view.in_time(volume.hold_all()).await?;
             if volume.attached().is_none() {
                 volume.size_bytes.set(size_bytes.max(volume.size_bytes.get()));
                 return Ok(volume.size_bytes.get());
@@ -585,7 +600,7 @@ impl<E: Env> Volume<E> {
     /// after it was closed, and may block briefly. Refused, with nothing changed, while it does not answer or the volume
     /// is fenced; if it cannot be opened, or is not as it was, reads of it fail until this succeeds.
     pub async fn clear(&self, open: impl AsyncFnOnce() -> Result<E::Device, Error>) -> Result<Cleared, Error> {
-        self.inner.clear(open).await
+        Clearing::of(&self.inner).run(open).await
     }
 
     /// The backing device was closed and could not be opened again: [`Volume::clear`] is to be tried again.
@@ -595,7 +610,7 @@ impl<E: Env> Volume<E> {
 
     /// Whether [`Volume::grow`] has something to do.
     pub fn can_grow(&self) -> bool {
-        self.inner.size_of_backing().is_ok_and(|size_bytes| size_bytes > self.inner.size_bytes.get())
+        self.inner.view.size_of_backing().is_ok_and(|size_bytes| size_bytes > self.inner.size_bytes.get())
     }
 
     /// Refuses all further requests; those in flight go on.
@@ -655,13 +670,6 @@ impl<E: Env> VolumeInner<E> {
         }
     }
 
-    /// In whole logical blocks, as it is now.
-    fn size_of_backing(&self) -> Result<u64, Error> {
-        let device_bytes = self.backing.device()?.grow().map_err(|error| self.backing.error(&error))?;
-        let block_bytes = self.spec.borrow().settings.logical_block_bytes;
-        Ok(device_bytes - device_bytes % u64::from(block_bytes))
-    }
-
     fn outside(&self, offset: u64, length: u64) -> Error {
         let name = &self.spec.borrow().name;
         let size = self.size_bytes.get();
@@ -699,43 +707,6 @@ impl<E: Env> VolumeInner<E> {
         }
     }
 
-    /// Whether this request belongs to a stream that is longer than `cutoff`.
-    pub(crate) fn streams_past(&self, range: ByteRange, streams: &RefCell<Streams>, cutoff: Option<u64>) -> bool {
-        cutoff.is_some_and(|cutoff| streams.borrow_mut().record(range) > cutoff)
-    }
-
-    /// The backing device's answer, with everything that the write log has marked as data.
-    fn with_live_pages(&self, range: ByteRange, extents: Vec<Extent>, extents_max: usize) -> Vec<Extent> {
-        let Some(attached) = self.attached() else { return extents };
-        let Some(log) = &attached.pool.log else { return extents };
-        let overlay = log.overlay();
-        let mut merged: Vec<Extent> = Vec::new();
-        let mut start = range.start;
-        for extent in extents {
-            let end = start + extent.length;
-            let mut at = start;
-            if extent.kind != ExtentKind::Data {
-                for live in overlay.range(attached.index, start / PAGE..end.div_ceil(PAGE)) {
-                    if live.content == Content::Zeroes {
-                        continue;
-                    }
-                    let (first, last) = ((live.page * PAGE).max(at), ((live.page + 1) * PAGE).min(end));
-                    push_extent(&mut merged, first - at, extent.kind);
-                    push_extent(&mut merged, last - first, ExtentKind::Data);
-                    at = last;
-                    if merged.len() >= extents_max {
-                        merged.truncate(extents_max);
-                        return merged;
-                    }
-                }
-            }
-            push_extent(&mut merged, end - at, extent.kind);
-            start = end;
-        }
-        merged.truncate(extents_max);
-        merged
-    }
-
     /// What is wrong with the volume itself, whatever its pool is like.
     fn own_health(&self, attached: Option<&Attached<E>>) -> Option<(Health, String)> {
         if let Some(reason) = self.backing.latched() {
@@ -763,14 +734,5 @@ impl<E: Env> VolumeInner<E> {
             return Some((Health::Degraded, reason));
         }
         None
-    }
-}
-
-/// Appends an extent, or lengthens the last one.
-fn push_extent(extents: &mut Vec<Extent>, length: u64, kind: ExtentKind) {
-    match extents.last_mut() {
-        _ if length == 0 => {}
-        Some(last) if last.kind == kind => last.length += length,
-        _ => extents.push(Extent { length, kind }),
     }
 }

@@ -4,13 +4,12 @@
 //! before all of them, and gets what was read a second time (`memory_cache/`).
 
 use std::ops::Range;
-use std::pin::pin;
 use std::rc::Rc;
 
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::join_all;
 use hotset_block::{Buf, BufPool, ByteRange, Env, PAGE_BYTES};
 
-use crate::address::{BlockKey, SlotIndex, VolumeIndex, bytes_of, bytes_within, pages_of};
+use crate::address::{BlockKey, SlotIndex, VolumeIndex, bytes_of, pages_of};
 use crate::advisor::access::{Direction, Passage};
 use crate::clean::read_slot::Brought;
 use crate::clean::slots::Standing;
@@ -21,20 +20,21 @@ use crate::log::read_log::LogRun;
 use crate::members::io::add;
 use crate::memory_cache::Admission;
 use crate::pool::PoolInner;
-use crate::volume::backing::HostsTurn;
 use crate::volume::cleaner::joined;
 use crate::volume::missed::Missed;
+use crate::volume::missed_read::MissedRead;
+use crate::volume::read_ahead::ReadAhead;
 use crate::volume::{Attached, VolumeInner};
 
 /// Where consecutive pages of a request are.
-enum Source {
+pub(super) enum Source {
     /// The slot, and the block that it holds.
     Slot(SlotIndex, BlockKey),
     Log(LogRun),
     Backing,
 }
 
-struct Run {
+pub(super) struct Run {
     source: Source,
     pages: Range<u64>,
 }
@@ -50,7 +50,7 @@ impl Run {
 }
 
 /// Where the pages of a request are.
-enum Plan {
+pub(super) enum Plan {
     /// All in one slot.
     Hit(SlotIndex, BlockKey),
     /// None in the cache.
@@ -77,7 +77,7 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    fn buf(self, buffers: &BufPool, bytes: usize) -> Buf {
+    pub(super) fn buf(self, buffers: &BufPool, bytes: usize) -> Buf {
         match self {
             Self::Own => buffers.take(bytes),
             Self::Given(buf) => {
@@ -88,7 +88,7 @@ impl Destination {
     }
 
     /// For bytes that are there already.
-    fn filled_with(self, bytes: Buf) -> Buf {
+    pub(super) fn filled_with(self, bytes: Buf) -> Buf {
         match self {
             Self::Own => bytes,
             Self::Given(mut buf) => {
@@ -107,11 +107,11 @@ impl<E: Env> VolumeInner<E> {
         let pages = pages_of(range);
         let in_memory = self.memory.concerns(&pages);
         let cutoff = self.spec.borrow().settings.read_cutoff_bytes;
-        let is_of_stream = self.streams_past(range, &self.read_streams, cutoff);
+        let is_of_stream = cutoff.is_some_and(|cutoff| self.read_streams.borrow_mut().record(range) > cutoff);
         self.tap.note(&pages, Direction::Read, if is_of_stream { Passage::Past } else { Passage::Counted });
         if is_of_stream
             && self.memory.reads_ahead()
-            && let Some(buf) = Box::pin(self.read_ahead_of(range)).await
+            && let Some(buf) = Box::pin(ReadAhead::of(self).read(range)).await
         {
             add(&self.stats.bypassed_reads, u64::from(attached.is_some()));
             self.missed(&pages, Missed::Stream);
@@ -155,7 +155,7 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// A read of these pages is not answered from the cache.
-    fn missed(&self, pages: &Range<u64>, missed: Missed) {
+    pub(super) fn missed(&self, pages: &Range<u64>, missed: Missed) {
         self.stats.count_missed(missed);
         self.last_misses.note(pages.start, missed);
     }
@@ -210,9 +210,9 @@ impl<E: Env> VolumeInner<E> {
         let Some(attached) = attached else {
             self.missed(&pages, Missed::Off);
             if is_of_stream {
-                self.extend_ahead(range);
+                ReadAhead::of(self).extend(range);
             }
-            return self.read_backing(range, destination).await;
+            return self.view.read_backing(range, destination).await;
         };
         let is_off = !self.spec.borrow().settings.read_cache;
         let past = is_of_stream.then_some(Missed::Stream).or(is_off.then_some(Missed::Off));
@@ -223,7 +223,7 @@ impl<E: Env> VolumeInner<E> {
                     return Ok(within_pages(buf, &pages, range));
                 }
                 self.missed(&pages, Missed::Degraded);
-                self.read_backing(range, Destination::Own).await
+                self.view.read_backing(range, Destination::Own).await
             }
             Plan::Mixed(runs)
                 if past.is_none() || runs.iter().all(Run::is_cached) || runs.iter().any(Run::is_of_log) =>
@@ -231,131 +231,18 @@ impl<E: Env> VolumeInner<E> {
                 let counted = past.map_or(Counted::Yes, Counted::Past);
                 self.read_runs(&attached, runs, &pages, range, counted, destination).await
             }
-            Plan::Miss if past.is_none() => Box::pin(self.read_miss(&attached, &pages, range, destination)).await,
+            Plan::Miss if past.is_none() => {
+                Box::pin(MissedRead::of(self, &attached, &pages, range).run(destination)).await
+            }
             Plan::Miss | Plan::Mixed(_) => {
                 add(&self.stats.bypassed_reads, 1);
                 past.into_iter().for_each(|missed| self.missed(&pages, missed));
                 if is_of_stream {
-                    self.extend_ahead(range);
+                    ReadAhead::of(self).extend(range);
                 }
-                self.read_backing(range, destination).await
+                self.view.read_backing(range, destination).await
             }
         }
-    }
-
-    /// A request of which nothing is in the cache. Small blocks that it makes hot are read with it; a large one takes over what was
-    /// read for the host.
-    async fn read_miss(
-        self: &Rc<Self>,
-        attached: &Attached<E>,
-        pages: &Range<u64>,
-        range: ByteRange,
-        destination: Destination,
-    ) -> Result<Buf, Error> {
-        let pool = &attached.pool;
-        let threshold = pool.settings.get().populate_on_read;
-        let counted = pool.clean.count_read(attached.index, std::iter::once(pages), threshold);
-        let missed = pool.why_missed(&counted, threshold);
-        if !pool.filler.fills_are_carried() {
-            return self.read_miss_of_large_blocks(attached, &counted.hot, pages, range, destination, missed).await;
-        }
-        if let Some(buf) = self.read_with_blocks(attached, pages, &counted.hot).await {
-            self.missed(pages, missed);
-            return Ok(within_pages(destination.filled_with(buf), pages, range));
-        }
-        self.until_carried(pool, attached.index, pages).await;
-        match self.find_filled(pages) {
-            Some(filled) => self.read_filled(filled, pages, range, destination).await,
-            None => self.read_missing(pool, pages, range, destination, missed).await,
-        }
-    }
-
-    async fn read_miss_of_large_blocks(
-        self: &Rc<Self>,
-        attached: &Attached<E>,
-        hot: &[BlockKey],
-        pages: &Range<u64>,
-        range: ByteRange,
-        destination: Destination,
-        missed: Missed,
-    ) -> Result<Buf, Error> {
-        let pool = &attached.pool;
-        let [key] = hot[..] else {
-            for key in hot {
-                pool.filler.request_fill(*key);
-            }
-            return self.read_missing(pool, pages, range, destination, missed).await;
-        };
-        // Those that wait for their turn come first: they are filled in the order in which the disks read fastest.
-        let fills = pool.clean.fills();
-        let now =
-            fills.queued() == 0 && fills.may_begin(attached.index, pool.env.now()) && pool.filler.may_start_fill();
-        let begun = if now { pool.filler.begin_fill(key) } else { None };
-        let Some((fill, volume)) = begun else {
-            pool.filler.request_fill(key);
-            return self.read_missing(pool, pages, range, destination, missed).await;
-        };
-        self.missed(pages, missed);
-        let read = self.read_whole_pages(pages, destination.buf(self.env.buffers(), bytes_of(pages))).await;
-        if let Ok(buf) = &read {
-            let block = pool.filler.pages_of_block(key);
-            let part = pages.start.max(block.start)..pages.end.min(block.end);
-            fill.offer(pool.blocks.within(&part).start, self.env.buffers().copy_of(&buf[bytes_within(pages, &part)]));
-        }
-        pool.filler.spawn_fill(fill, volume);
-        Ok(within_pages(read?, pages, range))
-    }
-
-    /// What the cache does not have: from the backing device, or from the fill of its block, if that comes first while
-    /// the host waits for its turn.
-    async fn read_missing(
-        self: &Rc<Self>,
-        pool: &PoolInner<E>,
-        pages: &Range<u64>,
-        range: ByteRange,
-        destination: Destination,
-        missed: Missed,
-    ) -> Result<Buf, Error> {
-        let filled = {
-            let mut turn = pin!(self.backing.hosts_turn(self.device_blocks(range).length()));
-            loop {
-                let filled = pool.clean.fills().ended();
-                if let Either::Left((turn, _)) = select(turn.as_mut(), filled).await {
-                    self.missed(pages, missed);
-                    return self.read_in_turn(turn, range, destination).await;
-                }
-                if let Some(filled) = self.find_filled(pages) {
-                    break filled;
-                }
-            }
-        };
-        self.read_filled(filled, pages, range, destination).await
-    }
-
-    /// Where pages are that missed before, if they are all in one slot by now.
-    fn find_filled(&self, pages: &Range<u64>) -> Option<(Rc<Attached<E>>, SlotIndex, BlockKey)> {
-        // Another volume may have the place of this one in the pool by now.
-        let attached = self.attached()?;
-        match attached.pool.plan(attached.index, pages) {
-            Plan::Hit(slot, key) => Some((attached, slot, key)),
-            Plan::Miss | Plan::Mixed(_) => None,
-        }
-    }
-
-    /// Pages that came in while a host waited for them.
-    async fn read_filled(
-        self: &Rc<Self>,
-        (attached, slot, key): (Rc<Attached<E>>, SlotIndex, BlockKey),
-        pages: &Range<u64>,
-        range: ByteRange,
-        destination: Destination,
-    ) -> Result<Buf, Error> {
-        if let Some(buf) = self.read_slot(&attached, slot, key, pages, destination).await {
-            add(&self.stats.read_hits, 1);
-            return Ok(within_pages(buf, pages, range));
-        }
-        self.missed(pages, Missed::Degraded);
-        self.read_backing(range, Destination::Own).await
     }
 
     /// Reads run by run, all at once.
@@ -429,9 +316,9 @@ impl<E: Env> VolumeInner<E> {
                     return Box::pin(self.read_again(&run.pages)).await;
                 }
             }
-            Source::Backing => return self.read_whole_pages(&run.pages, part).await,
+            Source::Backing => return self.view.read_whole_pages(&run.pages, part).await,
         }
-        self.read_whole_pages(&run.pages, self.env.buffers().take(length)).await
+        self.view.read_whole_pages(&run.pages, self.env.buffers().take(length)).await
     }
 
     /// Pages that were dirty, and that the log did not bring. Trying took its time: they may have been moved, cleaned or written
@@ -470,7 +357,7 @@ impl<E: Env> VolumeInner<E> {
         }
         // Its dirty data may have been given up meanwhile.
         self.check_not_fenced()?;
-        self.read_whole_pages(&pages, self.env.buffers().take(PAGE_BYTES)).await
+        self.view.read_whole_pages(&pages, self.env.buffers().take(PAGE_BYTES)).await
     }
 
     /// The newest bytes of whole pages, for a flow that holds them; not counted as a host's read.
@@ -482,58 +369,8 @@ impl<E: Env> VolumeInner<E> {
                 self.read_runs(attached, vec![run], pages, whole, Counted::No, Destination::Own).await
             }
             Plan::Mixed(runs) => self.read_runs(attached, runs, pages, whole, Counted::No, Destination::Own).await,
-            Plan::Miss => self.read_whole_pages(pages, self.env.buffers().take(bytes_of(pages))).await,
+            Plan::Miss => self.view.read_whole_pages(pages, self.env.buffers().take(bytes_of(pages))).await,
         }
-    }
-
-    /// Whole pages from the backing device.
-    pub(crate) async fn read_whole_pages(&self, pages: &Range<u64>, buf: Buf) -> Result<Buf, Error> {
-        let read = async |offset, part| self.backing.read(offset, part).await;
-        let (buf, result) = self.read_pages(pages.start * PAGE, buf, read).await;
-        result.map(|()| buf)
-    }
-
-    /// Reads pages by `read`; what of them lies behind the end of the volume is zero.
-    pub(crate) async fn read_pages(
-        &self,
-        offset: u64,
-        buf: Buf,
-        read: impl AsyncFn(u64, Buf) -> (Buf, Result<(), Error>),
-    ) -> (Buf, Result<(), Error>) {
-        let inside = self.size_bytes.get().saturating_sub(offset);
-        let Some(inside) = usize::try_from(inside).ok().filter(|inside| *inside < buf.len()) else {
-            return read(offset, buf).await;
-        };
-        let (buf, mut behind) = buf.split_at(inside);
-        behind.fill(0);
-        let (buf, result) = read(offset, buf).await;
-        (buf.join(behind), result)
-    }
-
-    /// Exactly `range` from the backing device, in the device's blocks.
-    pub(crate) async fn read_backing(&self, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
-        let turn = self.backing.hosts_turn(self.device_blocks(range).length()).await;
-        self.read_in_turn(turn, range, destination).await
-    }
-
-    async fn read_in_turn(
-        &self,
-        turn: HostsTurn<'_, E>,
-        range: ByteRange,
-        destination: Destination,
-    ) -> Result<Buf, Error> {
-        let wide = self.device_blocks(range);
-        let bytes = usize::try_from(wide.length()).expect("a request fits in memory");
-        let buf = destination.buf(self.env.buffers(), bytes);
-        let (buf, result) = turn.read(wide.start, buf).await;
-        result?;
-        let skip = usize::try_from(range.start - wide.start).expect("less than a block");
-        Ok(buf.narrow(skip, usize::try_from(range.length()).expect("a request fits in memory")))
-    }
-
-    /// The blocks of the backing device that `range` touches.
-    pub(crate) fn device_blocks(&self, range: ByteRange) -> ByteRange {
-        self.backing.blocks_of(range)
     }
 }
 
@@ -545,7 +382,7 @@ pub(super) fn within_pages(buf: Buf, pages: &Range<u64>, range: ByteRange) -> Bu
 
 impl<E: Env> VolumeInner<E> {
     /// Pages of one slot, checked; `None` if the slot does not bring them.
-    async fn read_slot(
+    pub(super) async fn read_slot(
         &self,
         attached: &Attached<E>,
         slot: SlotIndex,
@@ -573,7 +410,7 @@ impl<E: Env> VolumeInner<E> {
 
 impl<E: Env> PoolInner<E> {
     /// Finds where pages are now, and tells the policy what is hit.
-    fn plan(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
+    pub(super) fn plan(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
         let live = self.log.as_ref().is_some_and(|log| log.any_live(volume, pages));
         if !live && let Some(block) = self.blocks.one_of(pages) {
             let key = BlockKey { volume, block };
@@ -587,7 +424,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Why a read was not answered from the cache that was counted so, before anything follows from that.
-    fn why_missed(&self, counted: &CountedRead, threshold: u8) -> Missed {
+    pub(super) fn why_missed(&self, counted: &CountedRead, threshold: u8) -> Missed {
         let FirstMissed { key, count } = counted.first.as_ref().expect("a read that missed has missed some block");
         match self.clean.standing(*key) {
             Standing::Cached => return Missed::Overwritten,

@@ -22,43 +22,53 @@ use crate::volume::read::within_pages;
 /// A piece that nobody has asked for goes after this time: its stream has ended.
 const UNUSED_LIMIT: Duration = Duration::from_secs(5);
 
-impl<E: Env> VolumeInner<E> {
+/// The streams of a volume, as they are read ahead.
+pub(super) struct ReadAhead<'v, E: Env> {
+    volume: &'v Rc<VolumeInner<E>>,
+}
+
+impl<'v, E: Env> ReadAhead<'v, E> {
+    pub(super) fn of(volume: &'v Rc<VolumeInner<E>>) -> Self {
+        Self { volume }
+    }
+
     /// What was read of a stream before this request came, and has more of it read. `None`: the request reads for itself.
-    pub(super) async fn read_ahead_of(self: &Rc<Self>, range: ByteRange) -> Option<Buf> {
+    pub(super) async fn read(&self, range: ByteRange) -> Option<Buf> {
         let pages = pages_of(range);
         let waited_for = async {
             let mut has_waited = false;
             loop {
-                let changed = self.memory.ahead_changed();
-                match self.memory.find_ahead(&pages) {
+                let changed = self.volume.memory.ahead_changed();
+                match self.volume.memory.find_ahead(&pages) {
                     Found::Nothing => return None,
                     Found::There(head, None) => return Some(head),
-                    Found::There(head, Some(tail)) => return Some(joined(&self.env, head, tail)),
+                    Found::There(head, Some(tail)) => return Some(joined(&self.volume.env, head, tail)),
                     Found::Coming => {}
                 }
                 if !has_waited {
-                    self.memory.deepen_ahead(pages.start);
-                    self.extend_ahead(range);
+                    self.volume.memory.deepen_ahead(pages.start);
+                    self.extend(range);
                     has_waited = true;
                 }
                 changed.await;
             }
         };
         // A place beside the host's pages may take long; then it reads those alone.
-        let buf = within(&self.env, WIDE_READ_LIMIT, waited_for).await.flatten()?;
-        self.extend_ahead(range);
-        add(&self.stats.read_ahead_hits, 1);
+        let buf = within(&self.volume.env, WIDE_READ_LIMIT, waited_for).await.flatten()?;
+        self.extend(range);
+        add(&self.volume.stats.read_ahead_hits, 1);
         Some(within_pages(buf, &pages, range))
     }
 
     /// Has what follows a stream's request read.
-    pub(super) fn extend_ahead(self: &Rc<Self>, range: ByteRange) {
+    pub(super) fn extend(&self, range: ByteRange) {
         // The next request may begin within the last page of this one.
         let (next, request_pages) = (range.end / PAGE, range.length().div_ceil(PAGE));
-        for wanted in self.memory.extend_ahead(next, request_pages, self.size_bytes.get().div_ceil(PAGE)) {
-            let volume = Rc::clone(self);
-            self.env.spawn(async move {
-                let bytes = volume.read_piece(&wanted.pages).await;
+        for wanted in self.volume.memory.extend_ahead(next, request_pages, self.volume.size_bytes.get().div_ceil(PAGE))
+        {
+            let volume = Rc::clone(self.volume);
+            self.volume.env.spawn(async move {
+                let bytes = ReadAhead::of(&volume).read_piece(&wanted.pages).await;
                 volume.memory.bring_ahead(&wanted, bytes);
                 let (memory, env) = (Rc::downgrade(&volume.memory), volume.env.clone());
                 drop(volume);
@@ -68,15 +78,15 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// Not beside somebody who writes the pages: what is read may be old when it is there.
-    async fn read_piece(self: &Rc<Self>, pages: &Range<u64>) -> Option<Buf> {
-        let attached = self.place().ok()?;
-        let is_written = || !self.locks.held_in(pages).is_empty();
+    async fn read_piece(&self, pages: &Range<u64>) -> Option<Buf> {
+        let attached = self.volume.place().ok()?;
+        let is_written = || !self.volume.locks.held_in(pages).is_empty();
         if is_written() {
             return None;
         }
         let read = match attached {
-            Some(attached) => self.read_newest(&attached, pages).await,
-            None => self.read_whole_pages(pages, self.env.buffers().take(bytes_of(pages))).await,
+            Some(attached) => self.volume.read_newest(&attached, pages).await,
+            None => self.volume.view.read_whole_pages(pages, self.volume.env.buffers().take(bytes_of(pages))).await,
         };
         read.ok().filter(|_| !is_written())
     }

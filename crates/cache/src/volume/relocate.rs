@@ -58,7 +58,7 @@ impl<E: Env> Volume<E> {
     /// As [`Volume::relocate`].
     pub async fn flush_to_relocate(&self) -> Result<(), Error> {
         self.inner.check_relocates()?;
-        if self.inner.backing.info.read_only { Ok(()) } else { self.inner.flush_in_time().await }
+        if self.inner.backing.info.read_only { Ok(()) } else { self.inner.view.flush_in_time().await }
     }
 
     /// It did not work out: opens the device of this volume again. If that fails, too, [`Volume::clear`] is to be tried later.
@@ -102,17 +102,18 @@ impl<E: Env> Volume<E> {
 impl<E: Env> VolumeInner<E> {
     async fn relocate(self: &Rc<Self>) -> Result<Relocated, Error> {
         self.check_relocates()?;
-        let _held = self.in_time(self.hold_all()).await?;
+        let _held = self.view.in_time(self.hold_all()).await?;
         self.check_relocates()?;
         if !self.backing.info.read_only {
-            self.flush_in_time().await?;
+            self.view.flush_in_time().await?;
         }
-        self.in_time(async {
-            while !self.backing.is_unused() {
-                self.env.sleep(LOOK).await;
-            }
-        })
-        .await?;
+        self.view
+            .in_time(async {
+                while !self.backing.is_unused() {
+                    self.env.sleep(LOOK).await;
+                }
+            })
+            .await?;
         self.check_relocates()?;
         self.backing.begin_reopening(format!("backing device {} is being opened on another thread", self.backing.name));
         self.backing.close();

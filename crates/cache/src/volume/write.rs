@@ -31,7 +31,7 @@ impl<E: Env> VolumeInner<E> {
         add(&self.stats.writes, 1);
         add(&self.stats.write_bytes, range.length());
         let cutoff = self.spec.borrow().settings.write_cutoff_bytes;
-        let streaming = self.streams_past(range, &self.write_streams, cutoff);
+        let streaming = cutoff.is_some_and(|cutoff| self.write_streams.borrow_mut().record(range) > cutoff);
         let passage = if streaming { Passage::Past } else { Passage::Counted };
         self.tap.note(&pages_of(range), Direction::Write, passage);
         self.store(range, buf, streaming, durability).await
@@ -202,11 +202,11 @@ impl<E: Env> VolumeInner<E> {
     /// Writes to the backing device, in the device's blocks; a part of a block is read, modified and written (rule
     /// `sub-page`). The caller holds the pages: two writes to one block do not lose each other.
     pub(crate) async fn write_backing(&self, range: ByteRange, buf: Buf) -> Result<(), Error> {
-        let wide = self.device_blocks(range);
+        let wide = self.view.device_blocks(range);
         if range == wide {
             return self.backing.write(range.start, buf).await;
         }
-        let mut whole = self.read_backing(wide, Destination::Own).await?;
+        let mut whole = self.view.read_backing(wide, Destination::Own).await?;
         let skip = usize::try_from(range.start - wide.start).expect("less than a block");
         whole[skip..skip + buf.len()].copy_from_slice(&buf);
         self.backing.write(wide.start, whole).await

@@ -1,0 +1,149 @@
+//! A request of a host of which nothing is in the cache: from the backing device, or with what comes into the cache meanwhile.
+
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use hotset_block::{Buf, ByteRange, Env};
+
+use crate::address::{BlockKey, SlotIndex, bytes_of, bytes_within};
+use crate::error::Error;
+use crate::members::io::add;
+use crate::volume::missed::Missed;
+use crate::volume::read::{Destination, Plan, within_pages};
+use crate::volume::{Attached, VolumeInner};
+
+/// See the file's summary.
+pub(super) struct MissedRead<'r, E: Env> {
+    pub(super) volume: &'r Rc<VolumeInner<E>>,
+    pub(super) attached: &'r Attached<E>,
+    /// The pages that `range` touches.
+    pub(super) pages: &'r Range<u64>,
+    range: ByteRange,
+}
+
+/// A slot that has all pages by now, and whose it is.
+type Filled<E> = (Rc<Attached<E>>, SlotIndex, BlockKey);
+
+impl<E: Env> Clone for MissedRead<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Env> Copy for MissedRead<'_, E> {}
+
+impl<'r, E: Env> MissedRead<'r, E> {
+    pub(super) fn of(
+        volume: &'r Rc<VolumeInner<E>>,
+        attached: &'r Attached<E>,
+        pages: &'r Range<u64>,
+        range: ByteRange,
+    ) -> Self {
+        Self { volume, attached, pages, range }
+    }
+
+    /// A request of which nothing is in the cache. Small blocks that it makes hot are read with it; a large one takes over what was
+    /// read for the host.
+    pub(super) async fn run(self, destination: Destination) -> Result<Buf, Error> {
+        let Self { volume, attached, pages, .. } = self;
+        let pool = &attached.pool;
+        let threshold = pool.settings.get().populate_on_read;
+        let counted = pool.clean.count_read(attached.index, std::iter::once(pages), threshold);
+        let missed = pool.why_missed(&counted, threshold);
+        if !pool.filler.fills_are_carried() {
+            return self.run_with_large_blocks(&counted.hot, destination, missed).await;
+        }
+        if let Some(buf) = self.read_with_blocks(&counted.hot).await {
+            volume.missed(pages, missed);
+            return Ok(self.part_of(destination.filled_with(buf)));
+        }
+        self.until_carried().await;
+        match self.find_filled() {
+            Some(filled) => self.read_filled(filled, destination).await,
+            None => self.read_missing(destination, missed).await,
+        }
+    }
+
+    async fn run_with_large_blocks(
+        self,
+        hot: &[BlockKey],
+        destination: Destination,
+        missed: Missed,
+    ) -> Result<Buf, Error> {
+        let Self { volume: reader, attached, pages, .. } = self;
+        let pool = &attached.pool;
+        let [key] = hot[..] else {
+            for key in hot {
+                pool.filler.request_fill(*key);
+            }
+            return self.read_missing(destination, missed).await;
+        };
+        // Those that wait for their turn come first: they are filled in the order in which the disks read fastest.
+        let fills = pool.clean.fills();
+        let now =
+            fills.queued() == 0 && fills.may_begin(attached.index, pool.env.now()) && pool.filler.may_start_fill();
+        let begun = if now { pool.filler.begin_fill(key) } else { None };
+        let Some((fill, volume)) = begun else {
+            pool.filler.request_fill(key);
+            return self.read_missing(destination, missed).await;
+        };
+        reader.missed(pages, missed);
+        let buf = destination.buf(reader.env.buffers(), bytes_of(pages));
+        let read = reader.view.read_whole_pages(pages, buf).await;
+        if let Ok(buf) = &read {
+            let block = pool.filler.pages_of_block(key);
+            let part = pages.start.max(block.start)..pages.end.min(block.end);
+            fill.offer(pool.blocks.within(&part).start, reader.env.buffers().copy_of(&buf[bytes_within(pages, &part)]));
+        }
+        pool.filler.spawn_fill(fill, volume);
+        Ok(self.part_of(read?))
+    }
+
+    /// What the cache does not have: from the backing device, or from the fill of its block, if that comes first while
+    /// the host waits for its turn.
+    async fn read_missing(self, destination: Destination, missed: Missed) -> Result<Buf, Error> {
+        let Self { volume, attached, pages, range } = self;
+        let filled = {
+            let mut turn = pin!(volume.backing.hosts_turn(volume.view.device_blocks(range).length()));
+            loop {
+                let filled = attached.pool.clean.fills().ended();
+                if let Either::Left((turn, _)) = select(turn.as_mut(), filled).await {
+                    volume.missed(pages, missed);
+                    return volume.view.read_in_turn(turn, range, destination).await;
+                }
+                if let Some(filled) = self.find_filled() {
+                    break filled;
+                }
+            }
+        };
+        self.read_filled(filled, destination).await
+    }
+
+    /// Where pages are that missed before, if they are all in one slot by now.
+    fn find_filled(self) -> Option<Filled<E>> {
+        // Another volume may have the place of this one in the pool by now.
+        let attached = self.volume.attached()?;
+        match attached.pool.plan(attached.index, self.pages) {
+            Plan::Hit(slot, key) => Some((attached, slot, key)),
+            Plan::Miss | Plan::Mixed(_) => None,
+        }
+    }
+
+    /// Pages that came in while a host waited for them.
+    async fn read_filled(self, (attached, slot, key): Filled<E>, destination: Destination) -> Result<Buf, Error> {
+        let Self { volume, pages, range, .. } = self;
+        if let Some(buf) = volume.read_slot(&attached, slot, key, pages, destination).await {
+            add(&volume.stats.read_hits, 1);
+            return Ok(self.part_of(buf));
+        }
+        volume.missed(pages, Missed::Degraded);
+        volume.view.read_backing(range, Destination::Own).await
+    }
+
+    /// The request's part of its pages.
+    fn part_of(self, pages: Buf) -> Buf {
+        within_pages(pages, self.pages, self.range)
+    }
+}
