@@ -5,10 +5,15 @@ use std::path::Path;
 
 use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, ValueFormatter};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 320;
 const FOOTER: u32 = 28;
+/// What labels take below a plot: written along it, or, where so many letters do not fit, upright.
+const LABELS: u32 = 40;
+const UPRIGHT_LABELS: u32 = 220;
+const LETTERS_MAX: usize = 100;
 /// One for each series; told apart by people who see no colours by their lightness.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0x9a, 0xa5, 0xb1),
@@ -65,6 +70,22 @@ impl Panel {
         }
     }
 
+    fn labels_are_upright(&self) -> bool {
+        match &self.shape {
+            Shape::Bars { labels, .. } => labels.iter().map(|label| label.chars().count()).sum::<usize>() > LETTERS_MAX,
+            Shape::Lines { .. } => false,
+        }
+    }
+
+    /// Above them is the room for their names.
+    fn is_bars(&self) -> bool {
+        matches!(self.shape, Shape::Bars { .. })
+    }
+
+    fn height(&self) -> u32 {
+        if self.labels_are_upright() { HEIGHT + UPRIGHT_LABELS - LABELS } else { HEIGHT }
+    }
+
     fn values(&self) -> Vec<f64> {
         let mut values: Vec<f64> = match &self.shape {
             Shape::Bars { series, .. } => series.iter().flat_map(|(_, values)| values.clone()).collect(),
@@ -89,12 +110,15 @@ impl Panel {
 
 /// Draws the panels, and below them how they came to be.
 pub(super) fn draw(path: &Path, panels: &[Panel], footer: &str) -> Result<(), Box<dyn Error>> {
-    let count = u32::try_from(panels.len())?;
-    let area = SVGBackend::new(path, (WIDTH, HEIGHT * count + FOOTER)).into_drawing_area();
+    let height = panels.iter().map(Panel::height).sum::<u32>();
+    let area = SVGBackend::new(path, (WIDTH, height + FOOTER)).into_drawing_area();
     area.fill(&WHITE)?;
-    let (plots, below) = area.split_vertically(HEIGHT * count);
-    for (panel, part) in panels.iter().zip(plots.split_evenly((panels.len(), 1))) {
-        let most = panel.values().into_iter().fold(f64::MIN_POSITIVE, f64::max) * 1.15;
+    let mut below = area.clone();
+    for panel in panels {
+        let (part, rest) = below.split_vertically(panel.height());
+        below = rest;
+        let most =
+            panel.values().into_iter().fold(f64::MIN_POSITIVE, f64::max) * if panel.is_bars() { 1.5 } else { 1.15 };
         match panel.axis {
             Axis::Linear => draw_panel(&part, panel, 0.0, 0.0..most)?,
             Axis::Logarithmic => {
@@ -121,10 +145,12 @@ where
         .caption(&panel.title, ("sans-serif", 15))
         .margin(8)
         .margin_right(24)
-        .x_label_area_size(40)
+        .x_label_area_size(if panel.labels_are_upright() { UPRIGHT_LABELS } else { LABELS })
         .y_label_area_size(76)
         .build_cartesian_2d(Across { width, by_group: matches!(panel.shape, Shape::Bars { .. }) }, y)?;
     let label = |x: &f64| match &panel.shape {
+        // Drawn below: the library turns labels about their middle.
+        Shape::Bars { .. } if panel.labels_are_upright() => String::new(),
         Shape::Bars { labels, .. } => label_at(labels, *x),
         Shape::Lines { .. } => spell(*x),
     };
@@ -170,6 +196,15 @@ where
             }
         }
     }
+    if let (true, Shape::Bars { labels, .. }) = (panel.labels_are_upright(), &panel.shape) {
+        let (across, down) = area.get_pixel_range();
+        let style = ("sans-serif", 12).into_font().transform(FontTransform::Rotate90).color(&COLOURS[5]);
+        let style = style.pos(Pos::new(HPos::Left, VPos::Center));
+        for (label, middle) in labels.iter().zip(middles(width)) {
+            let (x, y) = chart.plotting_area().map_coordinate(&(middle, floor));
+            area.draw(&Text::new(label.clone(), (x - across.start, y - down.start + 8), style.clone()))?;
+        }
+    }
     if let Some((level, name)) = &panel.limit {
         let line = [(0.0, *level), (width, *level)];
         chart
@@ -179,7 +214,11 @@ where
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(match panel.shape {
+            Shape::Bars { .. } => SeriesLabelPosition::UpperLeft,
+            // Most curves rise.
+            Shape::Lines { .. } => SeriesLabelPosition::LowerRight,
+        })
         .background_style(WHITE.mix(0.8))
         .border_style(COLOURS[0])
         .draw()?;
@@ -289,6 +328,16 @@ mod tests {
         // Each curve, and the limit of the second, beside those of the axes.
         assert_eq!(text.matches("stroke=\"#1F5FBF\"").count(), 4, "two curves with legends");
         assert!(text.contains("100 ms"));
+    }
+
+    #[test]
+    fn labels_that_do_not_fit_side_by_side_stand_upright_in_a_taller_plot() {
+        let mut panel = bars();
+        let Shape::Bars { labels, .. } = &mut panel.shape else { panic!("bars") };
+        *labels = vec!["half reads, half writes, a cache of all of the data; ".repeat(2), "2 SSDs".to_owned()];
+        let text = drawn(&[panel, bars(), bars()]);
+        assert!(text.contains(&format!("height=\"{}\"", 3 * HEIGHT + UPRIGHT_LABELS - LABELS + FOOTER)));
+        assert_eq!(text.matches("rotate(90").count(), 2, "{text}");
     }
 
     #[test]
