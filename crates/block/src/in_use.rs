@@ -18,9 +18,10 @@ use crate::footprint::Footprint;
 use crate::{programs, sys, sysfs};
 
 /// How often, and how far apart, something is looked at that another program seems to write: a program that this one just starts has
-/// for a moment whatever this one had open.
-const LOOKS: u32 = 5;
-const LOOK_PAUSE: Duration = Duration::from_millis(10);
+/// for a moment whatever this one had open, and one that looks for a free loop device opens others on its way. On a busy machine a
+/// moment is long.
+const LOOKS: u32 = 25;
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is wanted of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
