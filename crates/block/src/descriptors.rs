@@ -31,13 +31,7 @@ pub enum DescriptorUse {
 /// # Errors
 /// What the kernel says; the limit is then what it was.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
-    let (soft, hard) = sys::descriptor_limits()?;
-    let wanted = hard.min(WANTED);
-    if soft < wanted {
-        sys::set_descriptor_limits(wanted, hard)?;
-        return Ok(wanted);
-    }
-    Ok(soft)
+    sys::raise_limit(libc::RLIMIT_NOFILE, WANTED)
 }
 
 /// How many descriptors there may be for a use, all others that are open included.
@@ -45,7 +39,7 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
 /// # Errors
 /// If the kernel does not say how many this process may have.
 pub fn descriptors_for(usage: DescriptorUse) -> io::Result<u64> {
-    Ok(share(sys::descriptor_limits()?.0, usage))
+    Ok(share(sys::limits_of(libc::RLIMIT_NOFILE)?.0, usage))
 }
 
 /// Whether a descriptor that was just made may be kept for a use.
@@ -66,7 +60,7 @@ fn share(limit: u64, usage: DescriptorUse) -> u64 {
 
 /// The error of one who got a descriptor that others need more.
 pub(crate) fn none_left(usage: DescriptorUse) -> io::Error {
-    let limit = sys::descriptor_limits().map_or(0, |(soft, _)| soft);
+    let limit = sys::limits_of(libc::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
     let what = match usage {
         DescriptorUse::Host => "connections of hosts",
         DescriptorUse::Device => "devices",

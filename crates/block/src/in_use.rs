@@ -245,12 +245,12 @@ struct Writer {
 
 impl Writer {
     fn all() -> Vec<Self> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let claims = Claims::now();
         let of = |device: u64, user, is_loop| Self { device, footprint: Footprint::of_device(device), user, is_loop };
         let loops = sysfs::bound_loops().into_iter().filter(|(_, device)| !sysfs::is_read_only(*device));
         let loops = loops.map(|(name, device)| of(device, User::Loop(name), true));
         let claimed = sysfs::all().into_iter().filter_map(|device| {
-            let user = claimant_of(device, &mounts, Access::Read)?;
+            let user = claims.of(device, Access::Read)?;
             Some(of(device, user, false))
         });
         loops.chain(claimed).collect()
@@ -265,44 +265,57 @@ impl Writer {
 
 /// Who has claimed a block device or a partition of it, as far as that is shown. Programs that do so are not.
 fn claimant(device: u64, access: Access) -> Option<User> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    sysfs::with_partitions(device).into_iter().find_map(|device| claimant_of(device, &mounts, access))
+    let claims = Claims::now();
+    sysfs::with_partitions(device).into_iter().find_map(|device| claims.of(device, access))
 }
 
-fn claimant_of(device: u64, mounts: &str, access: Access) -> Option<User> {
-    let mount = mount_of(mounts, device).filter(|mount| !mount.read_only || access == Access::Alone);
-    let mounted = mount.map(|mount| User::Mounted(mount.place));
-    let swap = || is_swap(device).then_some(User::Swap);
-    mounted.or_else(swap).or_else(|| sysfs::holder(device).map(User::Holder))
+/// Who has claimed what by now, read once for all devices that are asked about.
+struct Claims {
+    mounts: Vec<Mount>,
+    /// Block devices that the kernel swaps to.
+    swaps: Vec<u64>,
+}
+
+impl Claims {
+    fn now() -> Self {
+        let mounts = mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+        let swaps = swap_metadata().filter(|metadata| metadata.file_type().is_block_device());
+        Self { mounts, swaps: swaps.map(|metadata| metadata.rdev()).collect() }
+    }
+
+    fn of(&self, device: u64, access: Access) -> Option<User> {
+        let mount = mount_of(&self.mounts, device).filter(|mount| !mount.read_only || access == Access::Alone);
+        let mounted = mount.map(|mount| User::Mounted(mount.place.clone()));
+        let swap = || self.swaps.contains(&device).then_some(User::Swap);
+        mounted.or_else(swap).or_else(|| sysfs::holder(device).map(User::Holder))
+    }
 }
 
 struct Mount {
+    /// By the number that it has, and by its source: some file systems (btrfs) have a number of their own.
+    devices: [Option<u64>; 2],
     place: String,
     read_only: bool,
 }
 
-/// proc_pid_mountinfo(5): major:minor is the third word, the mount point the fifth, the superblock's options the last; some
-/// file systems (btrfs) have a number of their own there, and are found by their source.
-fn mount_of(mounts: &str, device: u64) -> Option<Mount> {
-    let number = format!("{}:{}", libc::major(device), libc::minor(device));
-    mounts.lines().find_map(|line| {
+/// proc_pid_mountinfo(5): major:minor is the third word, the mount point the fifth, the superblock's options the last.
+fn mounts(mountinfo: &str) -> Vec<Mount> {
+    let mount = |line: &str| {
         let (mount, source) = line.split_once(" - ")?;
         let words: Vec<&str> = mount.split(' ').collect();
-        let by_source = || {
-            let source = source.split(' ').nth(1)?;
-            let metadata = fs::metadata(source).ok()?;
-            (metadata.file_type().is_block_device() && metadata.rdev() == device).then_some(())
-        };
-        if *words.get(2)? != number {
-            by_source()?;
-        }
+        let (major, minor) = words.get(2)?.split_once(':')?;
+        let number = major.parse().ok().zip(minor.parse().ok()).map(|(major, minor)| libc::makedev(major, minor));
+        let metadata = source.split(' ').nth(1).and_then(|source| fs::metadata(source).ok());
+        let by_source = metadata.filter(|metadata| metadata.file_type().is_block_device());
         let read_only = source.rsplit(' ').next()?.split(',').any(|option| option == "ro");
-        Some(Mount { place: (*words.get(4)?).to_owned(), read_only })
-    })
+        let devices = [number, by_source.map(|metadata| metadata.rdev())];
+        Some(Mount { devices, place: (*words.get(4)?).to_owned(), read_only })
+    };
+    mountinfo.lines().filter_map(mount).collect()
 }
 
-fn is_swap(device: u64) -> bool {
-    swap_metadata().any(|metadata| metadata.file_type().is_block_device() && metadata.rdev() == device)
+fn mount_of(mounts: &[Mount], device: u64) -> Option<&Mount> {
+    mounts.iter().find(|mount| mount.devices.contains(&Some(device)))
 }
 
 /// Of the devices and files that the kernel swaps to.
@@ -383,12 +396,13 @@ mod tests {
     // proves: F10
     #[test]
     fn a_mount_is_found_by_number_and_tells_whether_it_writes() {
-        let mounts = "29 1 8:17 / /home rw,relatime shared:1 - ext4 /dev/sdb1 rw,errors=remount-ro\n\
+        let mountinfo = "29 1 8:17 / /home rw,relatime shared:1 - ext4 /dev/sdb1 rw,errors=remount-ro\n\
                       30 1 8:33 / /media/with\\040space ro - vfat /nowhere/sdc1 ro\n";
-        let home = mount_of(mounts, libc::makedev(8, 17)).unwrap();
+        let mounts = mounts(mountinfo);
+        let home = mount_of(&mounts, libc::makedev(8, 17)).unwrap();
         assert_eq!((home.place.as_str(), home.read_only), ("/home", false));
-        assert!(mount_of(mounts, libc::makedev(8, 33)).unwrap().read_only);
-        assert!(mount_of(mounts, libc::makedev(8, 18)).is_none());
+        assert!(mount_of(&mounts, libc::makedev(8, 33)).unwrap().read_only);
+        assert!(mount_of(&mounts, libc::makedev(8, 18)).is_none());
     }
 
     // proves: F10

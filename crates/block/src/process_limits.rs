@@ -12,12 +12,7 @@ use crate::sys;
 /// # Errors
 /// What the kernel says; the limit is then what it was.
 pub fn raise_stack_limit(wanted: u64) -> io::Result<u64> {
-    let (soft, hard) = sys::stack_limits()?;
-    let wanted = hard.min(wanted);
-    if soft < wanted {
-        sys::set_stack_limits(wanted, hard)?;
-    }
-    Ok(soft.max(wanted))
+    sys::raise_limit(libc::RLIMIT_STACK, wanted)
 }
 
 /// Whether this process may have `count` more threads at once. They are there for a moment.

@@ -91,12 +91,8 @@ pub(crate) fn lock_memory() -> io::Result<()> {
 
 /// How many bytes this process may lock; `None`: any number.
 pub(crate) fn locked_bytes_max() -> io::Result<Option<u64>> {
-    let mut limit = MaybeUninit::<libc::rlimit>::uninit();
-    // SAFETY: the pointer is that of a live structure of the type that the call fills.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, limit.as_mut_ptr()) })?;
-    // SAFETY: the call that succeeded filled it.
-    let limit = unsafe { limit.assume_init() };
-    Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur))
+    let (now, _) = limits_of(libc::RLIMIT_MEMLOCK)?;
+    Ok((now != libc::RLIM_INFINITY).then_some(now))
 }
 
 /// Raises an eventfd. A counter at its limit is raised already, so that an error is no loss.
@@ -427,32 +423,25 @@ pub(crate) fn shutdown(fd: &OwnedFd) {
     let _ = unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// How many descriptors this process may have now, and how many it may let itself have.
-pub(crate) fn descriptor_limits() -> io::Result<(u64, u64)> {
+/// What this process may have now of a resource (getrlimit(2)), and what it may let itself have.
+pub(crate) fn limits_of(resource: libc::__rlimit_resource_t) -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to one live struct.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    check(unsafe { libc::getrlimit(resource, &raw mut limit) })?;
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
-pub(crate) fn set_descriptor_limits(soft: u64, hard: u64) -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+/// Lets this process have as much as it may, up to `wanted`; answers how much it has now. After an error the limit is what it was.
+pub(crate) fn raise_limit(resource: libc::__rlimit_resource_t, wanted: u64) -> io::Result<u64> {
+    let (soft, hard) = limits_of(resource)?;
+    let wanted = hard.min(wanted);
+    if soft >= wanted {
+        return Ok(soft);
+    }
+    let limit = libc::rlimit { rlim_cur: wanted, rlim_max: hard };
     // SAFETY: the pointer is to one live struct.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
-}
-
-/// How large the stack of the first thread may grow now, and how large it may let itself grow.
-pub(crate) fn stack_limits() -> io::Result<(u64, u64)> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is to one live struct.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) })?;
-    Ok((limit.rlim_cur, limit.rlim_max))
-}
-
-pub(crate) fn set_stack_limits(soft: u64, hard: u64) -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
-    // SAFETY: the pointer is to one live struct.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) }).map(drop)
+    check(unsafe { libc::setrlimit(resource, &raw const limit) })?;
+    Ok(wanted)
 }
 
 /// What the kernel knows of a TCP connection.

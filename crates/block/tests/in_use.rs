@@ -204,15 +204,20 @@ fn a_loop_device_that_cannot_write_keeps_nobody_from_reading_its_file() {
     });
 }
 
+fn disk_with_file_system(directory: &Path) -> Option<LoopDevice> {
+    let path = image(directory, "disk");
+    if !Command::new("mke2fs").arg("-q").arg(&path).status().is_ok_and(|status| status.success()) {
+        skipped("mke2fs is not there");
+        return None;
+    }
+    LoopDevice::over(&path, &[])
+}
+
 // proves: F10
 #[test]
 fn a_mounted_device_is_refused_by_where_it_is_mounted() {
     let directory = tempfile::tempdir().unwrap();
-    let path = image(directory.path(), "disk");
-    if !Command::new("mke2fs").arg("-q").arg(&path).status().is_ok_and(|status| status.success()) {
-        return skipped("mke2fs is not there");
-    }
-    let Some(disk) = LoopDevice::over(&path, &[]) else { return };
+    let Some(disk) = disk_with_file_system(directory.path()) else { return };
     let place = directory.path().join("place");
     std::fs::create_dir(&place).unwrap();
     if !Command::new("mount").arg(&disk.0).arg(&place).status().unwrap().success() {
@@ -327,11 +332,7 @@ fn a_block_device_that_a_program_writes_without_a_claim_is_refused_by_whatever_n
 #[test]
 fn a_device_that_is_mounted_where_nobody_here_sees_it_is_in_use_before_it_is_opened() {
     let directory = tempfile::tempdir().unwrap();
-    let path = image(directory.path(), "disk");
-    if !Command::new("mke2fs").arg("-q").arg(&path).status().is_ok_and(|status| status.success()) {
-        return skipped("mke2fs is not there");
-    }
-    let Some(disk) = LoopDevice::over(&path, &[]) else { return };
+    let Some(disk) = disk_with_file_system(directory.path()) else { return };
     let script = format!("mount {} /mnt && echo mounted && read line", disk.0.display());
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
