@@ -105,7 +105,7 @@ impl Teller {
             }
             let wait = progress.rate.wait(now, settings.limit, settings.window);
             if wait > Duration::ZERO {
-                waiting.iter().for_each(|event| self.leave_out(progress, event));
+                self.leave_out(progress, &waiting);
                 return wait;
             }
             match waiting.first().filter(|_| left_out.count() == 0) {
@@ -126,23 +126,28 @@ impl Teller {
             waiting.extend(list.events.into_iter().filter(|event| settings.wants(event)));
         }
         let surplus = waiting.len().saturating_sub(WAITING_MAX);
-        waiting.drain(..surplus).for_each(|event| self.leave_out(progress, &event));
+        let surplus: Vec<Event> = waiting.drain(..surplus).collect();
+        self.leave_out(progress, &surplus);
         if waiting.is_empty() {
             progress.told = after.max(progress.told);
         }
         waiting
     }
 
-    fn leave_out(&self, progress: &mut Progress, event: &Event) {
-        progress.rate.left_out.add(event.severity, event.at_unix_ms);
-        self.counters.notice_left_out();
-        self.is_told(progress, event.id);
+    fn leave_out(&self, progress: &mut Progress, events: &[Event]) {
+        for event in events {
+            progress.rate.left_out.add(event.severity, event.at_unix_ms);
+            self.counters.notice_left_out();
+        }
+        if let Some(last) = events.last() {
+            self.is_told(progress, last.id);
+        }
     }
 
     fn tell(&self, progress: &mut Progress, settings: &NoticeSettings, event: &Event) {
         match self.try_to_tell(progress, settings, &Notice::of(event)) {
             Ok(()) => self.is_told(progress, event.id),
-            Err(failure) if failure.permanent => self.leave_out(progress, event),
+            Err(failure) if failure.permanent => self.leave_out(progress, std::slice::from_ref(event)),
             Err(_) => {}
         }
     }
