@@ -136,6 +136,13 @@ pub struct OperationStart {
     pub hold: bool,
 }
 
+impl OperationStart {
+    /// Of this volume or pool as it is: nothing forced, nothing held, no SSDs named.
+    pub fn of(kind: OperationKind, name: impl Into<String>) -> Self {
+        Self { kind, name: name.into(), ssds: Vec::new(), force: false, lose_data: false, hold: false }
+    }
+}
+
 fn is_false(value: &bool) -> bool {
     !value
 }

@@ -20,12 +20,7 @@ const TOLERANCE: f64 = 1.01;
 // proves: P15
 #[test]
 fn the_default_policy_misses_no_more_than_the_reference_on_every_trace() {
-    let Some(directory) = traces() else {
-        say(
-            "\nSKIPPED: no traces in ../shared/traces nor in HOTSET_TRACES: the policy was not compared with its reference\n",
-        );
-        return;
-    };
+    let Some(directory) = traces("the policy was not compared with its reference") else { return };
     let references = references(&directory);
     assert!(!references.is_empty(), "{} has no s3fifo results", directory.display());
     let mut parts: HashMap<_, Vec<&Reference>> = HashMap::new();
@@ -52,12 +47,7 @@ const BLOCK: u64 = 65_536;
 // proves: A5
 #[test]
 fn auto_misses_less_than_any_single_policy_on_average_and_never_much_more_than_the_best() {
-    let Some(directory) = traces() else {
-        say(
-            "\nSKIPPED: no traces in ../shared/traces nor in HOTSET_TRACES: auto was not compared with other policies\n",
-        );
-        return;
-    };
+    let Some(directory) = traces("auto was not compared with other policies") else { return };
     let references = references(&directory);
     let (mut sums, mut worst, mut table) = ([0.0; 4], 0.0_f64, String::new());
     for reference in references.iter().filter(|reference| reference.object_bytes == BLOCK) {
@@ -126,11 +116,15 @@ fn say(text: &str) {
     std::io::stdout().write_all(text.as_bytes()).expect("standard output takes what tests print");
 }
 
-/// The directory of the traces, if it is there.
-fn traces() -> Option<PathBuf> {
+/// The directory of the traces, if it is there; else it is said what was not done without.
+fn traces(not_done: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let directory = std::env::var_os("HOTSET_TRACES").map_or_else(beside, PathBuf::from);
-    directory.join("results_public.csv").exists().then_some(directory)
+    if directory.join("results_public.csv").exists() {
+        return Some(directory);
+    }
+    say(&format!("\nSKIPPED: no traces in ../shared/traces nor in HOTSET_TRACES: {not_done}\n"));
+    None
 }
 
 fn references(directory: &Path) -> Vec<Reference> {

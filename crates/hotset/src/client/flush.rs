@@ -18,14 +18,7 @@ pub(super) fn run(
     arguments: &FlushArguments,
 ) -> Result<(), ApiError> {
     let what = if kind == OperationKind::FlushPool { "pool" } else { "volume" };
-    let start = OperationStart {
-        kind,
-        name: name.to_owned(),
-        ssds: Vec::new(),
-        force: false,
-        lose_data: false,
-        hold: arguments.hold,
-    };
+    let start = OperationStart { hold: arguments.hold, ..OperationStart::of(kind, name) };
     let operation: Operation = client.send(Method::POST, "/operations", &start)?;
     if arguments.background {
         return print(output, &operation, |operation| {

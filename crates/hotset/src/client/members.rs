@@ -37,14 +37,8 @@ pub(super) fn remove(
     ssds: &[String],
     background: bool,
 ) -> Result<(), ApiError> {
-    let start = OperationStart {
-        kind: OperationKind::RemoveSsds,
-        name: name.to_owned(),
-        ssds: ssds.iter().map(|ssd| selector(ssd)).collect(),
-        force: false,
-        lose_data: false,
-        hold: false,
-    };
+    let ssds = ssds.iter().map(|ssd| selector(ssd)).collect();
+    let start = OperationStart { ssds, ..OperationStart::of(OperationKind::RemoveSsds, name) };
     let operation: Operation = client.send(Method::POST, "/operations", &start)?;
     if background && operation.state == OperationState::Running {
         return print(output, &operation, |operation| {

@@ -10,14 +10,7 @@ use crate::args::Output;
 use crate::size::{grouped, human};
 
 pub(super) fn run(client: &Client, output: Output, name: &str, background: bool) -> Result<(), ApiError> {
-    let start = OperationStart {
-        kind: OperationKind::Scrub,
-        name: name.to_owned(),
-        ssds: Vec::new(),
-        force: false,
-        lose_data: false,
-        hold: false,
-    };
+    let start = OperationStart::of(OperationKind::Scrub, name);
     let operation: Operation = client.send(Method::POST, "/operations", &start)?;
     if background {
         return print(output, &operation, |operation| {

@@ -172,14 +172,7 @@ fn added(ssds: &[String]) -> SsdsAdd {
 
 /// Waits until they are empty.
 fn remove_ssds(client: &Client, output: Output, pool: &str, ssds: &[String]) -> Result<(), ApiError> {
-    let start = OperationStart {
-        kind: OperationKind::RemoveSsds,
-        name: pool.to_owned(),
-        ssds: ssds.to_vec(),
-        force: false,
-        lose_data: false,
-        hold: false,
-    };
+    let start = OperationStart { ssds: ssds.to_vec(), ..OperationStart::of(OperationKind::RemoveSsds, pool) };
     let operation: Operation = client.send(Method::POST, "/operations", &start)?;
     match follow(client, output, operation.id, "Emptying SSDs of")?.error {
         Some(error) => Err(error),
