@@ -15,7 +15,7 @@ use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::files::{MIB, overwrite};
 use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::pattern::PAGE_BYTES;
-use hotset_e2e::tools::{eventually, succeed};
+use hotset_e2e::tools::{command_within, eventually, text};
 
 use crate::live::{is_good_with, serves_with};
 use crate::restart::{Between, connect_again};
@@ -28,7 +28,9 @@ const FIO_BYTES: u64 = 8 * MIB;
 const SSD_MIB: u64 = 48;
 /// SSDs that the pool has whenever it is whole.
 const SSDS: usize = 3;
-/// The longest that anything here takes on a busy machine.
+/// The longest that a day takes on a busy machine.
+const DAY_S: u64 = 600;
+/// The longest that anything in it takes.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 fn days() -> u64 {
@@ -141,26 +143,30 @@ fn is_online(daemon: &Daemon, ssd: &Path) -> bool {
     ssds.any(|known| known["path"] == ssd.display().to_string() && known["online"] == true)
 }
 
-/// fio again and again, each time with another pattern, until it is told to stop.
-fn fio_verifies(between: &Path, stop: &AtomicBool) {
-    let uri = format!("--uri=nbd+unix:///?socket={}", between.display());
-    let fixed = "--name=day --ioengine=nbd --rw=randrw --bsrange=4k-32k --iodepth=8 --verify=crc32c --verify_fatal=1 \
-        --verify_backlog=64 --verify_state_save=0 --time_based --runtime=4 --rate_iops=1500";
-    for round in 1.. {
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut words: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
-        let (offset, size) = (HOSTS * REGION * 512, FIO_BYTES);
-        words.extend([
-            uri.clone(),
-            format!("--offset={offset}"),
-            format!("--size={size}"),
-            format!("--randseed={round}"),
-        ]);
-        let said = succeed("fio", &words);
-        assert!(!said.contains("verify:") && !said.contains("bad magic"), "{said}");
+/// Ends fio, also where the day ends in a panic: fio looks whether this file is there.
+struct EndsFio<'a>(&'a Path);
+
+impl Drop for EndsFio<'_> {
+    fn drop(&mut self) {
+        File::create(self.0).expect("a file can be made");
     }
+}
+
+/// fio all day long, on one connection: one that is opened while the daemon is away is refused by what is between them. See
+/// [`EndsFio`] for how it ends.
+fn fio_verifies(between: &Path, end: &Path) {
+    let fixed = "--name=day --ioengine=nbd --rw=randrw --bsrange=4k-32k --iodepth=8 --verify=crc32c --verify_fatal=1 \
+        --verify_backlog=64 --verify_state_save=0 --time_based --runtime=1d --rate_iops=1500 --trigger=true";
+    let mut words: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
+    words.extend([
+        format!("--uri=nbd+unix:///?socket={}", between.display()),
+        format!("--offset={}", HOSTS * REGION * 512),
+        format!("--size={FIO_BYTES}"),
+        format!("--trigger-file={}", end.display()),
+    ]);
+    let output = command_within(days() * DAY_S, "fio", &words).output().expect("fio starts");
+    let said = text(&output);
+    assert!(output.status.success() && !said.contains("verify:") && !said.contains("bad magic"), "{said}");
 }
 
 // proves: F2, F3, F7, D15, P4, P5, P16
@@ -171,16 +177,18 @@ fn a_day_in_the_life_of_a_pool_passes_without_a_host_error_or_a_wrong_byte() {
     daemon.launch();
     daemon.make_read_write_pool(&[SSD_MIB; SSDS], "--populate-on-read 1");
     let backing = daemon.make_volume((HOSTS * REGION * 512 + FIO_BYTES) / PAGE_BYTES, "p");
-    let (socket, between) = (daemon.nbd_socket(), daemon.site.socket("between"));
+    let (socket, between, end) = (daemon.nbd_socket(), daemon.site.socket("between"), daemon.site.path("end"));
     let retries = Between::nbdkit(&daemon);
     let ssds = (0..SSDS).map(|index| daemon.site.path(&format!("ssd{index}"))).collect();
     let mut hosts: Vec<Host> = (0..HOSTS).map(|index| Host::new(index * REGION, REGION, index + 1)).collect();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let _stop = StopOnPanic(&stop);
+        let ends = EndsFio(&end);
+        let fio = scope.spawn(|| fio_verifies(&between, &end));
+        eventually("fio writes", TIMEOUT, || daemon.stat("v", "writes") > 0);
         let workers: Vec<_> =
             hosts.iter_mut().map(|host| scope.spawn(|| host.work_through(|| connect_again(&socket), &stop))).collect();
-        let fio = scope.spawn(|| fio_verifies(&between, &stop));
         let mut script = Script { daemon: &mut daemon, images: 0, ssds, begun: Instant::now() };
         (0..days()).for_each(|day| script.play(day));
         // The pool goes, and the volume serves on.
@@ -188,6 +196,7 @@ fn a_day_in_the_life_of_a_pool_passes_without_a_host_error_or_a_wrong_byte() {
         assert_eq!(daemon.json("volume show v")["pool"], serde_json::Value::Null);
         assert!(!fio.is_finished() && workers.iter().all(|worker| !worker.is_finished()), "there was a load all day");
         stop.store(true, Ordering::Relaxed);
+        drop(ends);
         let pauses = workers.into_iter().map(|worker| worker.join().expect("no wrong byte and no error"));
         println!("the longest pause of the day: {:.2} s", pauses.max().expect("there are hosts").as_secs_f64());
         fio.join().expect("fio found no wrong byte");

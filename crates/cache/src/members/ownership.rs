@@ -158,12 +158,15 @@ impl Ownership {
     }
 
     /// What a mark says that was read from an SSD of this pool. A counter that is ahead is that of a copy of this machine. One of
-    /// an earlier opening of this daemon, in the same run of its machine, was still on its way when this one began.
+    /// an earlier opening of this daemon, in the same run of its machine, was still on its way when this one began: that opening
+    /// may have counted further, on other SSDs or for another pool.
     pub(crate) fn judge(&self, us: &Machine, mark: Option<&Owner>) -> MarkFound {
         let Some(mark) = mark else { return MarkFound::Ours };
         let earlier = mark.opening != self.opening.get() && is_of_this_run(us, mark);
         let ours = mark.daemon == us.daemon && mark.opening == self.opening.get() && mark.in_use;
-        if (ours || earlier) && mark.counter <= self.counter.get() { MarkFound::Ours } else { MarkFound::Taken }
+        let began_earlier = earlier && mark.since_unix_seconds < self.since_unix_seconds.get();
+        let counted = (ours || earlier) && mark.counter <= self.counter.get();
+        if counted || began_earlier { MarkFound::Ours } else { MarkFound::Taken }
     }
 
     /// False: the mark of this SSD is on its way already.
@@ -343,7 +346,7 @@ mod tests {
     #[test]
     fn an_open_pool_takes_nothing_but_its_own_mark_for_its_own() {
         let ownership = Ownership::default();
-        ownership.begin(6, 7, 0);
+        ownership.begin(6, 7, 100);
         let mark = ownership.next(&us(), 1, 0, true);
         assert_eq!((mark.counter, mark.opening), (8, 6));
         assert_eq!(ownership.judge(&us(), None), MarkFound::Ours, "a mark that was damaged is written again");
@@ -356,11 +359,13 @@ mod tests {
         for in_use in [false, true] {
             let late = Owner { opening: 5, counter: 8, in_use, ..mark.clone() };
             assert_eq!(ownership.judge(&us(), Some(&late)), MarkFound::Ours, "of an earlier opening, late");
+            let further = Owner { ssd_uuid: 9, counter: 12, since_unix_seconds: 99, ..late };
+            assert_eq!(ownership.judge(&us(), Some(&further)), MarkFound::Ours, "that opening counted further");
         }
         for other in [
             Owner { daemon: 3, ..mark.clone() },
             Owner { opening: 5, counter: 9, ..mark.clone() },
-            Owner { opening: 5, boot: mark.boot + 1, ..mark.clone() },
+            Owner { opening: 5, boot: mark.boot + 1, since_unix_seconds: 99, ..mark.clone() },
             Owner { in_use: false, ..mark.clone() },
             Owner { counter: 9, ..mark.clone() },
         ] {
