@@ -1,7 +1,7 @@
 // What the daemon is doing now: its status as it is pushed, its counters every two seconds.
 import { ApiFailure, call, onTokenChange } from "./api/client";
 import type { Operation, Pool, Session, Stats, Status } from "./api/types";
-import { EMPTY, extend, type Series } from "./rates";
+import { EMPTY, extend, precede, type Series } from "./rates";
 import { followTogether } from "./shared-stream";
 import { Store } from "./store";
 
@@ -26,6 +26,8 @@ let abort = new AbortController();
 /** Ends the pause before the next attempt. */
 let wake = () => {};
 let before: Stats | null = null;
+/** Whether the series has what was before the page was opened. */
+let filled = false;
 
 /** Begins to follow the daemon, and never ends. */
 export function start(): void {
@@ -51,6 +53,8 @@ async function followForever(): Promise<never> {
       session.set(await call("get", "/api/v1/session"));
       await refresh();
       connection.set({ state: "live" });
+      if (!filled) void fillFromHistory();
+      filled = true;
       await followTogether("/api/v1/events/stream", abort.signal, pushed);
     } catch (error) {
       if (!abort.signal.aborted) connection.set(lost(error));
@@ -97,6 +101,16 @@ function lost(error: unknown): Connection {
 
 function isUnauthenticated(error: unknown): error is ApiFailure {
   return error instanceof ApiFailure && error.code === "unauthenticated";
+}
+
+/** The charts begin with what was before the page was opened, as far as they show it. */
+async function fillFromHistory(): Promise<void> {
+  try {
+    const history = await call("get", "/api/v1/history", { query: { subject: "daemon" } });
+    series.set(precede(series.get(), history, Date.now() / 1000));
+  } catch {
+    // Without a history they begin now.
+  }
 }
 
 async function sampleForever(): Promise<never> {

@@ -1,5 +1,5 @@
 // Rates from counters: what happened between two answers of the daemon, kept for a few minutes.
-import type { LatencyPercentiles, RecentLatency, Stats, VolumeCounters } from "./api/types";
+import type { History, HistoryPoint, LatencyPercentiles, RecentLatency, Stats, VolumeCounters } from "./api/types";
 
 /** What one volume, or all of them, did in one interval. A ratio of nothing is null. */
 export type Rate = {
@@ -23,6 +23,8 @@ export type Series = { times: number[]; rates: Map<string, Rate>[] };
 
 export const EMPTY: Series = { times: [], rates: [] };
 const POINTS_MAX = 150;
+/** The live charts show no more. */
+export const LIVE_SECONDS = 300;
 
 /** The series with one more point: the difference of two answers. */
 export function extend(series: Series, before: Stats, after: Stats, time: number): Series {
@@ -43,6 +45,35 @@ export function extend(series: Series, before: Stats, after: Stats, time: number
   return {
     times: [...series.times, time].slice(-POINTS_MAX),
     rates: [...series.rates, rates].slice(-POINTS_MAX),
+  };
+}
+
+/** The series with what the daemon knows of the time before its first point: of all volumes together, at `now` by our clock. */
+export function precede(series: Series, history: History, now: number): Series {
+  const first = series.times[0] ?? Number.POSITIVE_INFINITY;
+  const ahead = now - history.to_unix_seconds;
+  const points = history.points
+    .filter((point) => point.covered_seconds > 0)
+    .map((point) => ({ point, time: Math.min(point.at_unix_seconds + ahead, now) }))
+    .filter(({ time }) => time < first && time >= now - LIVE_SECONDS);
+  return {
+    times: [...points.map(({ time }) => time), ...series.times].slice(-POINTS_MAX),
+    rates: [...points.map(({ point }) => new Map([["", rateOf(point)]])), ...series.rates].slice(-POINTS_MAX),
+  };
+}
+
+function rateOf(point: HistoryPoint): Rate {
+  const reads = point.reads_per_second ?? 0;
+  const memoryHits = point.memory_hits_per_second ?? 0;
+  return {
+    readsPerSecond: reads,
+    writesPerSecond: point.writes_per_second ?? 0,
+    readBytesPerSecond: point.read_bytes_per_second ?? 0,
+    writeBytesPerSecond: point.write_bytes_per_second ?? 0,
+    hitRatio: point.hit_ratio ?? null,
+    memoryHitRatio: reads === 0 ? null : memoryHits / reads,
+    readLatency: latencyOf(point.read_latency),
+    writeLatency: latencyOf(point.write_latency),
   };
 }
 

@@ -1,7 +1,7 @@
 // Rates are differences of the daemon's own counters: nothing is made up, and nothing is negative.
 import { expect, test } from "@playwright/test";
-import type { Stats, VolumeCounters } from "../src/api/types";
-import { EMPTY, extend, newest } from "../src/rates";
+import type { History, HistoryPoint, Stats, VolumeCounters } from "../src/api/types";
+import { EMPTY, extend, LIVE_SECONDS, newest, precede } from "../src/rates";
 
 const NOTHING = {
   reads: 0,
@@ -82,4 +82,36 @@ test("a volume that is new, or a daemon that began anew, has no rate yet", () =>
   expect(newest(extend(EMPTY, before, at(12, volume("a", { reads: 3 })), 1), "a")).toBeNull();
   expect(newest(extend(EMPTY, before, at(12, volume("c", { reads: 3 })), 1), "c")).toBeNull();
   expect(extend(EMPTY, before, at(1, volume("a", { reads: 3 })), 1)).toBe(EMPTY);
+});
+
+test("before the first answer is what the history knows of the last minutes, by the clock of who looks", () => {
+  const point = (at: number, reads: number, covered = 30): HistoryPoint => ({
+    at_unix_seconds: at,
+    covered_seconds: covered,
+    reads_per_second: reads,
+    memory_hits_per_second: reads / 4,
+    hit_ratio: 0.5,
+    read_latency: { p50_microseconds: 5, p95_microseconds: 8, p99_microseconds: 9 },
+  });
+  const points = [point(1000 - LIVE_SECONDS - 1, 1), point(940, 2), point(970, 3, 0), point(1000, 4)];
+  const history: History = {
+    subject: { kind: "daemon", name: "" },
+    from_unix_seconds: 0,
+    to_unix_seconds: 1000,
+    step_seconds: 30,
+    points,
+    averages: {},
+  };
+  const filled = precede(EMPTY, history, 5000);
+  expect(filled.times).toEqual([4940, 5000]);
+  expect(filled.rates.map((rates) => rates.get("")?.readsPerSecond)).toEqual([2, 4]);
+  expect(newest(filled, "")).toMatchObject({
+    hitRatio: 0.5,
+    memoryHitRatio: 0.25,
+    readLatency: { median: 5000, slowest: 9000 },
+    writeLatency: null,
+  });
+  // What was seen live meanwhile stays, and is not told twice.
+  const live = extend(EMPTY, at(1, volume("a", {})), at(2, volume("a", { reads: 7 })), 4990);
+  expect(precede(live, history, 5000).rates.map((rates) => rates.get("")?.readsPerSecond)).toEqual([2, 7]);
 });

@@ -1,7 +1,7 @@
 // Statistics: what the console says is what every other way to ask says.
-import type { Page } from "@playwright/test";
+import type { Locator, Page } from "@playwright/test";
 import type { HistoryPoint } from "../src/api/types";
-import { bytes, count, percent } from "../src/format";
+import { bytes, count, duration, percent } from "../src/format";
 import type { Daemon } from "./daemon";
 import { busyScene, expect, expectAccessible, open, shot, test } from "./fixtures";
 
@@ -14,12 +14,22 @@ const SAID: [name: string, say: (point: HistoryPoint) => string][] = [
 
 const DAY = 86_400;
 const SPANS: [label: string, seconds: number][] = [
+  ["15 minutes", DAY / 96],
+  ["1 hour", DAY / 24],
   ["1 day", DAY],
   ["1 week", 7 * DAY],
   ["1 month", 30 * DAY],
   ["1 year", 365 * DAY],
   ["4 hours", DAY / 6],
 ];
+
+/** The last row says how much of each average was observed. */
+async function expectCoverage(row: Locator, seconds: number): Promise<void> {
+  const cells = await row.getByRole("cell").allTextContents();
+  const periods = [DAY, 7 * DAY, 30 * DAY];
+  const said = periods.map((period) => `${duration(seconds)} (${percent(seconds / period)})`);
+  expect(cells.slice(2)).toEqual(said);
+}
 
 /** A volume that was read for a while, some of it from the cache, and is left alone since. */
 async function still(daemon: Daemon): Promise<void> {
@@ -54,6 +64,7 @@ test("command line, API, metrics and console say the same, now and on average, a
       const row = values.getByRole("row", { name: new RegExp(`^${name} `) });
       expect(await row.getByRole("cell").allTextContents()).toEqual([name, ...points.map(say)]);
     }
+    await expectCoverage(values.getByRole("row", { name: /^Time observed/ }), averages.day.covered_seconds);
     expect(current.hits + current.misses).toBe(current.requests);
   }).toPass({ timeout: 40_000 });
   await expect(page.getByRole("img", { name: /^Hit ratio of reads: hits \d/ }).first()).toBeVisible({
@@ -73,8 +84,34 @@ test("command line, API, metrics and console say the same, now and on average, a
   }
   await page.screenshot({ path: shot("statistics-sampled.png"), fullPage: true });
   await expectAccessible(page, "statistics with values");
+  await expectAll(page, daemon);
   await expectAgreement(page, daemon);
 });
+
+/** All volumes together are the sum of each, and what the live charts begin with. */
+async function expectAll(page: Page, daemon: Daemon): Promise<void> {
+  await expect(async () => {
+    const { volumes } = await daemon.get("/api/v1/status");
+    const subjects = ["daemon", ...volumes.map((volume: { name: string }) => `volume:${volume.name}`)];
+    const histories = await Promise.all(subjects.map((subject) => daemon.get(`/api/v1/history?subject=${subject}`)));
+    const [all, ...each] = histories.map((history) => history.averages.day.requests);
+    expect(all).toBe(each.reduce((sum, requests) => sum + requests, 0));
+    expect(histories[0].current.ssd_written_bytes_per_second).toEqual(expect.any(Number));
+  }).toPass();
+  const asked = page.waitForRequest((request) => request.url().endsWith("/api/v1/history?subject=daemon"));
+  await page.reload();
+  await asked;
+  await open(page, daemon, "statistics");
+  await expect(page.getByRole("combobox", { name: "Of" })).toHaveValue("daemon");
+  await expect(page.getByRole("table", { name: "Disks now" }).getByRole("row")).toHaveCount(await disks(daemon));
+}
+
+/** Rows of a table of all SSDs and backing devices. */
+async function disks(daemon: Daemon): Promise<number> {
+  const { pools, volumes } = await daemon.get("/api/v1/status");
+  const ssds = pools.flatMap((pool: { ssds: unknown[] }) => pool.ssds);
+  return 1 + ssds.length + volumes.length;
+}
 
 /** Whether the daemon is asked for so long a history of that subject. */
 function isOf({ pathname, searchParams }: URL, subject: string, seconds: number): boolean {

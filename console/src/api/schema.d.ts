@@ -1166,8 +1166,8 @@ export interface components {
         /**
          * @description `GET /api/v1/history?subject=volume:NAME&from=&to=&points=`
          *
-         *     `subject` is `pool:NAME`, `ssd:UUID` or `volume:NAME`; `from` and `to` are seconds since 1970 (by default the last four
-         *     hours), `points` is at most 2000 (by default 480).
+         *     `subject` is `pool:NAME`, `ssd:UUID` or `volume:NAME`, or `daemon`: all volumes and SSDs together; `from` and `to` are seconds
+         *     since 1970 (by default the last four hours), `points` is at most 2000 (by default 480).
          */
         History: {
             averages: components["schemas"]["HistoryAverages"];
@@ -1189,7 +1189,10 @@ export interface components {
             /** Format: int64 */
             to_unix_seconds: number;
         };
-        /** @description Averages over the time until now; null while there is no sample in it. */
+        /**
+         * @description Averages over the time until now; null while there is no sample in it. `covered_seconds` of each says how much of that time
+         *     was observed.
+         */
         HistoryAverages: {
             day?: null | components["schemas"]["HistoryPoint"];
             month?: null | components["schemas"]["HistoryPoint"];
@@ -2717,7 +2720,7 @@ export interface operations {
     history: {
         parameters: {
             query: {
-                /** @description `pool:NAME`, `ssd:UUID` or `volume:NAME`. */
+                /** @description `pool:NAME`, `ssd:UUID` or `volume:NAME`; `daemon`: all volumes and SSDs together. */
                 subject: string;
                 /** @description Seconds since 1970; by default four hours before `to`. */
                 from?: number;

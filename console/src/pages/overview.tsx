@@ -2,7 +2,7 @@
 import type { Status } from "../api/types";
 import { bytes, bytesPerSecond, count, duration, latency, NOTHING, percent } from "../format";
 import { series, status } from "../live";
-import { type Latency, newest, type Rate, type Series } from "../rates";
+import { type Latency, LIVE_SECONDS, newest, type Rate, type Series } from "../rates";
 import { link } from "../router";
 import { useStore } from "../store";
 import { Badge, Empty, type Figure, Figures, Heading, Meter } from "../ui/basics";
@@ -12,9 +12,8 @@ import { word } from "../words";
 import { CACHE_COLUMNS } from "./cache-columns";
 import { HealthPanel } from "./overview-health";
 
-/** What the live charts show: what there is, within these limits. */
+/** The live charts show what there is, but so much at least. */
 const SHOWN_SECONDS_MIN = 60;
-const SHOWN_SECONDS_MAX = 300;
 
 export function Overview() {
   const known = useStore(status);
@@ -24,7 +23,7 @@ export function Overview() {
   const now = newest(rates, "");
   const last = rates.times.at(-1) ?? Date.now() / 1000;
   const first = rates.times[0] ?? last;
-  const range: [number, number] = [Math.max(Math.min(first, last - SHOWN_SECONDS_MIN), last - SHOWN_SECONDS_MAX), last];
+  const range: [number, number] = [Math.max(Math.min(first, last - SHOWN_SECONDS_MIN), last - LIVE_SECONDS), last];
   return (
     <>
       <Heading title="Overview" />

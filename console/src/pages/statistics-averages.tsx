@@ -1,10 +1,15 @@
 // The values of now beside their averages of a day, a week and a month.
 import type { History, HistoryPoint, LatencyPercentiles } from "../api/types";
-import { bytes, bytesPerSecond, count, latency, NOTHING, percent } from "../format";
+import { bytes, bytesPerSecond, count, duration, latency, NOTHING, percent } from "../format";
 import { Table } from "../ui/table";
 
 type Value = number | null | undefined;
-type Row = { name: string; say: (value: number) => string; of: (point: HistoryPoint) => Value };
+/** `say` gets the time that the value is an average of, in seconds. */
+type Row = { name: string; say: (value: number, period: number) => string; of: (point: HistoryPoint) => Value };
+
+const DAY = 86_400;
+/** A sample is taken as often. */
+const SAMPLE = 30;
 
 const perSecond = (value: number) => `${value < 10 && value > 0 ? value.toFixed(1) : count(value)}/s`;
 
@@ -22,7 +27,13 @@ const ROWS: Row[] = [
   { name: "Populated", say: bytesPerSecond, of: (point) => point.populated_bytes_per_second },
   { name: "Blocks evicted", say: perSecond, of: (point) => point.evicted_blocks_per_second },
   { name: "Written to SSDs", say: bytesPerSecond, of: (point) => point.ssd_written_bytes_per_second },
+  { name: "Time observed", say: observed, of: (point) => point.covered_seconds },
 ];
+
+/** How much of the period the values beside it are averages of: the daemon may have been down, or be new. */
+function observed(seconds: number, period: number): string {
+  return period <= SAMPLE ? duration(seconds) : `${duration(seconds)} (${percent(Math.min(1, seconds / period))})`;
+}
 
 export function Averages({ history }: { history: History }) {
   const { current, averages } = history;
@@ -31,9 +42,9 @@ export function Averages({ history }: { history: History }) {
   const rows = ROWS.filter((row) =>
     points.some((point) => point !== null && point !== undefined && has(row.of(point))),
   );
-  const say = (row: Row, point: HistoryPoint | null | undefined) => {
+  const say = (row: Row, point: HistoryPoint | null | undefined, period: number) => {
     const value = point === null || point === undefined ? null : row.of(point);
-    return has(value) ? row.say(value) : NOTHING;
+    return has(value) ? row.say(value, period) : NOTHING;
   };
   return (
     <section class="panel" aria-labelledby="averages">
@@ -48,10 +59,15 @@ export function Averages({ history }: { history: History }) {
         empty="No sample yet: the first is taken within 30 s."
         columns={[
           { head: "Value", cell: (row) => row.name },
-          { head: "Current", numeric: true, help: "The newest sample, of 30 s", cell: (row) => say(row, current) },
-          { head: "1 day", numeric: true, cell: (row) => say(row, averages.day) },
-          { head: "1 week", numeric: true, cell: (row) => say(row, averages.week) },
-          { head: "1 month", numeric: true, cell: (row) => say(row, averages.month) },
+          {
+            head: "Current",
+            numeric: true,
+            help: "The newest sample, of 30 s",
+            cell: (row) => say(row, current, SAMPLE),
+          },
+          { head: "1 day", numeric: true, cell: (row) => say(row, averages.day, DAY) },
+          { head: "1 week", numeric: true, cell: (row) => say(row, averages.week, 7 * DAY) },
+          { head: "1 month", numeric: true, cell: (row) => say(row, averages.month, 30 * DAY) },
         ]}
       />
     </section>

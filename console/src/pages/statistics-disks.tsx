@@ -4,6 +4,7 @@ import type { HistoryPoint, Status } from "../api/types";
 import { bytesPerSecond, count, NOTHING } from "../format";
 import { usePolled } from "../store";
 import { Table } from "../ui/table";
+import { ALL } from "./statistics-frame";
 
 const REFRESH_MS = 30_000;
 
@@ -71,11 +72,10 @@ async function newest(subject: string, signal: AbortSignal): Promise<HistoryPoin
 }
 
 function disksOf(subject: string, status: Status): Row[] {
-  const name = subject.slice(subject.indexOf(":") + 1);
-  const ofPool = subject.startsWith("pool:");
-  const volumes = status.volumes.filter((volume) => (ofPool ? volume.pool === name : volume.name === name));
-  const pool = ofPool ? name : volumes[0]?.pool;
-  const ssds = status.pools.find((one) => one.name === pool)?.ssds ?? [];
+  const of = (one: string) => subject === ALL || subject === one;
+  const volumes = status.volumes.filter(({ name, pool }) => of(`volume:${name}`) || of(`pool:${pool}`));
+  const pools = status.pools.filter(({ name }) => of(`pool:${name}`) || volumes.some(({ pool }) => pool === name));
+  const ssds = pools.flatMap((pool) => pool.ssds);
   return [
     ...ssds
       .filter((ssd) => ssd.uuid !== "")

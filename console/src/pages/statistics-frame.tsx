@@ -1,11 +1,16 @@
-// The time that charts show: the last hours to year, or a part that was marked, moved and zoomed by mouse or keyboard.
+// The time that charts show: the last minutes to year, or a part that was marked, moved and zoomed by mouse or keyboard.
 import { moment } from "../format";
 
-export type Span = "4h" | "1d" | "1w" | "1m" | "1y";
+/** The subject of all volumes and SSDs together. */
+export const ALL = "daemon";
+
+export type Span = "15m" | "1h" | "4h" | "1d" | "1w" | "1m" | "1y";
 export type Frame = { kind: "span"; span: Span } | { kind: "part"; from: number; to: number };
 
 const HOUR = 3600;
 export const SPANS: { span: Span; label: string; seconds: number }[] = [
+  { span: "15m", label: "15 minutes", seconds: HOUR / 4 },
+  { span: "1h", label: "1 hour", seconds: HOUR },
   { span: "4h", label: "4 hours", seconds: 4 * HOUR },
   { span: "1d", label: "1 day", seconds: 24 * HOUR },
   { span: "1w", label: "1 week", seconds: 7 * 24 * HOUR },

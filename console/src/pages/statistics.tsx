@@ -1,4 +1,4 @@
-// What a volume or a pool did over time: values of now beside averages, and charts of four hours to a year.
+// What a volume or a pool did over time: values of now beside averages, and charts of a quarter of an hour to a year.
 import { useState } from "preact/hooks";
 import { call, explain } from "../api/client";
 import type { History, Status } from "../api/types";
@@ -11,7 +11,7 @@ import { Gone } from "./gone";
 import { Averages } from "./statistics-averages";
 import { Charts } from "./statistics-charts";
 import { Disks } from "./statistics-disks";
-import { type Frame, FrameControls, within } from "./statistics-frame";
+import { ALL, type Frame, FrameControls, within } from "./statistics-frame";
 import { WarmUp } from "./statistics-warm-up";
 
 /** As often as the daemon samples. */
@@ -72,8 +72,8 @@ type ShownProps = { subject: string; status: Status; frame: Frame; setFrame: (fr
 
 function Shown({ subject, status, frame, setFrame }: ShownProps) {
   const history = useHistory(subject, frame);
-  const pool = poolOf(subject, status);
-  const poolHistory = useHistory(pool === null ? null : `pool:${pool}`, frame);
+  const pool = withSsds(subject, status);
+  const poolHistory = useHistory(pool, frame);
   return (
     <>
       {history.error !== null && <Notice tone="bad">{explain(history.error)}</Notice>}
@@ -102,15 +102,17 @@ function useHistory(subject: string | null, frame: Frame): Polled<History | null
 }
 
 function subjectsOf(status: Status): { value: string; text: string }[] {
+  if (status.pools.length + status.volumes.length === 0) return [];
   return [
+    ...(status.volumes.length === 0 ? [] : [{ value: ALL, text: "all volumes" }]),
     ...status.volumes.map((volume) => ({ value: `volume:${volume.name}`, text: `volume ${volume.name}` })),
     ...status.pools.map((pool) => ({ value: `pool:${pool.name}`, text: `pool ${pool.name}` })),
   ];
 }
 
-/** The pool whose SSDs work for the subject. */
-function poolOf(subject: string, status: Status): string | null {
-  const name = subject.slice(subject.indexOf(":") + 1);
-  if (subject.startsWith("pool:")) return name;
-  return status.volumes.find((volume) => volume.name === name)?.pool ?? null;
+/** Whose SSDs work for the subject: of a volume those of its pool. */
+function withSsds(subject: string, status: Status): string | null {
+  if (!subject.startsWith("volume:")) return subject;
+  const pool = status.volumes.find((volume) => `volume:${volume.name}` === subject)?.pool ?? null;
+  return pool === null ? null : `pool:${pool}`;
 }

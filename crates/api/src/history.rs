@@ -63,7 +63,8 @@ pub struct RecentLatency {
     pub writes: Option<LatencyPercentiles>,
 }
 
-/// Averages over the time until now; null while there is no sample in it.
+/// Averages over the time until now; null while there is no sample in it. `covered_seconds` of each says how much of that time
+/// was observed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryAverages {
     pub day: Option<HistoryPoint>,
@@ -73,8 +74,8 @@ pub struct HistoryAverages {
 
 /// `GET /api/v1/history?subject=volume:NAME&from=&to=&points=`
 ///
-/// `subject` is `pool:NAME`, `ssd:UUID` or `volume:NAME`; `from` and `to` are seconds since 1970 (by default the last four
-/// hours), `points` is at most 2000 (by default 480).
+/// `subject` is `pool:NAME`, `ssd:UUID` or `volume:NAME`, or `daemon`: all volumes and SSDs together; `from` and `to` are seconds
+/// since 1970 (by default the last four hours), `points` is at most 2000 (by default 480).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct History {
     pub subject: Subject,

@@ -160,9 +160,8 @@ impl Bucket {
             ..point
         };
         match kind {
-            SubjectKind::Daemon => base,
             SubjectKind::Ssd => with_ssds(base),
-            SubjectKind::Pool => with_ssds(self.of_hosts(base, &gauge, &rate)),
+            SubjectKind::Daemon | SubjectKind::Pool => with_ssds(self.of_hosts(base, &gauge, &rate)),
             SubjectKind::Volume => self.of_hosts(base, &gauge, &rate),
         }
     }

@@ -47,8 +47,10 @@ impl Sampler {
         });
         let mut samples = Vec::new();
         let mut of_volumes = BTreeMap::new();
+        let mut of_daemon = Bucket { samples: 1, covered_ms, ..Bucket::default() };
         for volume in &look.snapshot.volumes {
             let bucket = volume_bucket(volume, &look, before, covered_ms);
+            of_daemon.add_values(&bucket);
             samples.push((Subject::new(SubjectKind::Volume, volume.name.as_str()), bucket.clone()));
             of_volumes.insert(volume.name.clone(), bucket);
         }
@@ -62,6 +64,7 @@ impl Sampler {
                 let mut io = bucket.clone();
                 io.set(Field::CACHE_USED_BYTES, 0);
                 whole.add_values(&io);
+                of_daemon.add_values(&io);
                 samples.push((subject, bucket));
             }
             whole.set(Field::CACHE_USED_BYTES, pool.used_bytes);
@@ -70,6 +73,10 @@ impl Sampler {
                 whole.set(Field::DIRTY_BYTES, log.dirty_bytes);
             }
             samples.push((Subject::new(SubjectKind::Pool, pool.name.as_str()), whole));
+        }
+        if !look.snapshot.volumes.is_empty() {
+            // First: it has its place in the file, however many subjects there are.
+            samples.insert(0, (Subject::new(SubjectKind::Daemon, ""), of_daemon));
         }
         self.last = Some(look);
         samples

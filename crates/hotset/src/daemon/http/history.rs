@@ -23,7 +23,7 @@ const POINTS_MAX: u32 = 2000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct HistoryAsked {
-    /// `pool:NAME`, `ssd:UUID` or `volume:NAME`.
+    /// `pool:NAME`, `ssd:UUID` or `volume:NAME`; `daemon`: all volumes and SSDs together.
     subject: String,
     /// Seconds since 1970; by default four hours before `to`.
     from: Option<u64>,
@@ -43,7 +43,7 @@ pub(super) async fn history(State(control): State<Control>, Asked(asked): Asked<
 fn question(asked: &HistoryAsked, now: u64) -> Result<Question, ApiError> {
     let invalid = |message: String| ApiError::new(ApiErrorKind::Invalid, message);
     let subject = subject(&asked.subject)
-        .ok_or_else(|| invalid(format!("subject {:?}: it is pool:NAME, ssd:UUID or volume:NAME", asked.subject)))?;
+        .ok_or_else(|| invalid(format!("subject {:?}: it is pool:NAME, ssd:UUID, volume:NAME or daemon", asked.subject)))?;
     let to = asked.to.unwrap_or(now).min(now);
     let from = asked.from.unwrap_or_else(|| to.saturating_sub(SPAN_SECONDS));
     if from >= to {
@@ -57,6 +57,9 @@ fn question(asked: &HistoryAsked, now: u64) -> Result<Question, ApiError> {
 }
 
 fn subject(text: &str) -> Option<Subject> {
+    if text == SubjectKind::Daemon.word() {
+        return Some(Subject::new(SubjectKind::Daemon, ""));
+    }
     let (kind, name) = text.split_once(':')?;
     let kind = [SubjectKind::Pool, SubjectKind::Ssd, SubjectKind::Volume].into_iter().find(|one| one.word() == kind)?;
     (!name.is_empty()).then(|| Subject::new(kind, name))
@@ -72,6 +75,7 @@ mod tests {
         let question = question(&asked, 100_000).unwrap();
         assert_eq!((question.from, question.to, question.points), (100_000 - 14_400, 100_000, 480));
         assert_eq!(question.subject, Subject::new(SubjectKind::Volume, "v"));
+        assert_eq!(subject("daemon"), Some(Subject::new(SubjectKind::Daemon, "")));
     }
 
     #[test]
