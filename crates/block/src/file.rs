@@ -505,6 +505,17 @@ impl Storage {
     }
 }
 
+/// Opens and locks a file or device for somebody who reads and writes it by himself, through the page cache: until it is dropped
+/// nobody else uses it.
+pub(crate) fn open_alone(path: &Path) -> Result<OpenFile, OpenError> {
+    let (storage, options) = (Storage::look(path)?, FileOptions::default());
+    check_ours(path, options.access(), &storage.footprint)?;
+    let file = storage.open(options, Caching::PageCache)?.file;
+    in_use::note_open(&file, path, options.access(), storage.footprint)
+        .map_err(|user| OpenError::in_use(path, &user))?;
+    Ok(file)
+}
+
 /// Refuses bytes that this process uses.
 fn check_ours(path: &Path, access: Access, footprint: &Footprint) -> Result<(), OpenError> {
     let user = in_use::our_own(footprint, access);

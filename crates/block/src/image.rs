@@ -3,10 +3,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::{Buf, PAGE_BYTES, sys};
+use crate::file::open_alone;
+use crate::{Buf, OpenError, PAGE_BYTES, sys};
 
 /// Bytes that are written at a time, and between two calls of the progress function.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -42,6 +44,44 @@ fn create(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Writes what the image reads as to where it is read, so that no hole is left and its content stays. Meanwhile nobody else uses
+/// it. Blocks for as long as that takes; `progress` is told of the bytes that were written since it was told last, and breaks off.
+/// What was written until then stays.
+///
+/// # Errors
+/// `Busy` if somebody uses it; whatever reading and writing it ends with.
+pub fn fill_image(path: &Path, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<ControlFlow<()>, OpenError> {
+    let locked = open_alone(path)?;
+    let mut fill = || {
+        // The lock is of this one, too.
+        let file = File::from(locked.try_clone()?);
+        let size_bytes = file.metadata()?.len();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut done = 0;
+        while done < size_bytes {
+            let length = length_at(done, size_bytes);
+            file.read_exact_at(&mut chunk[..length], done)?;
+            file.write_all_at(&chunk[..length], done)?;
+            done += widened(length);
+            if progress(widened(length)).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        file.sync_all()?;
+        Ok(ControlFlow::Continue(()))
+    };
+    fill().map_err(|source| OpenError::new(path, "write to all of", source))
+}
+
+/// Bytes of the chunk there.
+fn length_at(done: u64, size_bytes: u64) -> usize {
+    usize::try_from(size_bytes - done).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES))
+}
+
+fn widened(length: usize) -> u64 {
+    u64::try_from(length).expect("a chunk has at most 4 MiB")
+}
+
 fn fill(file: &File, size_bytes: u64, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
     // One allocation keeps the file in few pieces and tells early if it does not fit.
     match sys::reserve(&file.try_clone()?.into(), size_bytes) {
@@ -51,9 +91,9 @@ fn fill(file: &File, size_bytes: u64, progress: &mut dyn FnMut(u64)) -> io::Resu
     let zeroes = Buf::zeroed(CHUNK_BYTES);
     let mut done = 0;
     while done < size_bytes {
-        let length = usize::try_from(size_bytes - done).map_or(zeroes.len(), |left| left.min(zeroes.len()));
+        let length = length_at(done, size_bytes);
         file.write_all_at(&zeroes[..length], done)?;
-        done += u64::try_from(length).expect("a chunk is small");
+        done += widened(length);
         progress(done);
     }
     Ok(())
@@ -70,6 +110,47 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+    use crate::DeviceErrorKind;
+
+    #[test]
+    fn filling_a_sparse_image_keeps_its_content_and_keeps_others_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sparse");
+        let file = File::create(&path).unwrap();
+        let size_bytes = (5 << 20) + 512;
+        file.set_len(size_bytes).unwrap();
+        file.write_all_at(b"here", 4 << 20).unwrap();
+        drop(file);
+        let mut told = Vec::new();
+        let filled = fill_image(&path, &mut |more| {
+            let error = fill_image(&path, &mut |_| ControlFlow::Continue(())).unwrap_err();
+            assert_eq!(error.kind, DeviceErrorKind::Busy, "{error}");
+            told.push(more);
+            ControlFlow::Continue(())
+        });
+        assert_eq!((filled.unwrap(), told), (ControlFlow::Continue(()), vec![4 << 20, size_bytes - (4 << 20)]));
+        let metadata = fs::metadata(&path).unwrap();
+        assert!(metadata.blocks() * 512 >= size_bytes, "a hole is left");
+        let mut word = [0; 4];
+        File::open(&path).unwrap().read_exact_at(&mut word, 4 << 20).unwrap();
+        assert_eq!((&word, metadata.len()), (b"here", size_bytes));
+    }
+
+    #[test]
+    fn filling_ends_where_it_is_told_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sparse");
+        File::create(&path).unwrap().set_len(64 << 20).unwrap();
+        let mut calls = 0;
+        let filled = fill_image(&path, &mut |_| {
+            calls += 1;
+            ControlFlow::Break(())
+        });
+        assert_eq!((filled.unwrap(), calls), (ControlFlow::Break(()), 1));
+        assert!(fs::metadata(&path).unwrap().blocks() * 512 < 64 << 20);
+        let missing = fill_image(&directory.path().join("none"), &mut |_| ControlFlow::Continue(()));
+        assert_eq!(missing.unwrap_err().kind, DeviceErrorKind::Gone);
+    }
 
     #[test]
     fn an_image_is_fully_written_and_reports_its_progress() {

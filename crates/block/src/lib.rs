@@ -53,7 +53,7 @@ pub use executor::{Executor, ExecutorOptions, at_work_for};
 pub use file::{FileDevice, FileOptions, OpenError};
 pub use footprint::Footprint;
 pub use host::{HostDevice, HostEnv};
-pub use image::create_image;
+pub use image::{create_image, fill_image};
 pub use in_use::{Access, User, holder_of, latecomers, user_of};
 pub use kernel_nbd::KernelNbdDevice;
 pub use likeness::{Likeness, likeness};

@@ -45,6 +45,7 @@ mod scrub;
 mod silence;
 mod sinks;
 mod site_files;
+mod sparse_images;
 mod state_files;
 mod sums;
 mod threads;

@@ -144,7 +144,8 @@ async fn open_emulated(env: &HostEnv, spelling: &str, options: FileOptions) -> R
     Ok(HostDevice::Emulated(array))
 }
 
-fn of_open(what: &str, error: &OpenError) -> Error {
+/// As an error of the engine; `what` says what was to be opened.
+pub(crate) fn of_open(what: &str, error: &OpenError) -> Error {
     let kind = match error.kind {
         DeviceErrorKind::Media => ErrorKind::Media,
         DeviceErrorKind::Gone => ErrorKind::Gone,

@@ -1,13 +1,15 @@
 //! Making a pool: every check before the first byte is written.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use hotset_api::{ApiError, ApiErrorKind, OperationKind, PoolCreate, PoolPlan, Subject, SubjectKind};
+use hotset_block::fill_image;
 use hotset_cache::config::{BlockBytes, PoolKind, PoolName, PoolSettings, limits};
 use hotset_cache::{PoolSpec, PoolStatus};
 
-use super::operations::{Begin, Begun, Cancel, Operations};
+use super::operations::{Begin, Begun, Cancel, Cancelled, Operations};
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::pool_name;
 use crate::daemon::opening::converting::Converting;
@@ -18,7 +20,7 @@ use crate::daemon::opening::records::Records;
 use crate::daemon::who::Who;
 use crate::plane::{self, Snapshot};
 use crate::size::human;
-use crate::{image, words};
+use crate::words;
 
 /// What a request means, once it is known to be possible.
 struct Checked {
@@ -42,9 +44,11 @@ impl Creation {
     }
 
     pub(crate) async fn create_pool(&self, request: &PoolCreate) -> Result<(), ApiError> {
+        let checked = self.check_create(request).await?;
+        // That takes long: other changes go on. What they changed is looked at again.
+        self.fill_sparse(&checked.spec.name, &checked.candidates).await?;
         let _one_at_a_time = self.records.change.lock().await;
         let checked = self.check_create(request).await?;
-        self.fill_sparse(&checked.spec.name, &checked.candidates).await?;
         let name = checked.spec.name.clone();
         let warnings = checked.plan.warnings.clone();
         self.records.state.reset_member(&name).map_err(|error| self.records.state_failed(&error))?;
@@ -143,7 +147,7 @@ impl Creation {
         })
     }
 
-    /// Writes sparse image files in full, and tells how far it is.
+    /// Writes sparse image files in full, and tells how far it is. Nobody else uses one meanwhile.
     pub(super) async fn fill_sparse(&self, name: &PoolName, candidates: &[Candidate]) -> Result<(), ApiError> {
         let sparse: Vec<_> = candidates.iter().filter(|candidate| candidate.sparse).collect();
         let total_bytes = sparse.iter().map(|candidate| candidate.size_bytes).sum();
@@ -151,11 +155,11 @@ impl Creation {
             return Ok(());
         }
         let subject = Subject::new(SubjectKind::Pool, name.as_str());
-        let (kind, asked_by, cancel) = (OperationKind::WriteImages, Who::asks(), Cancel::Never);
-        let Begun { id, .. } = self.operations.begin(Begin { kind, subject, asked_by, total_bytes, cancel });
+        let (kind, asked_by, cancel) = (OperationKind::WriteImages, Who::asks(), Cancel::Anytime);
+        let Begun { id, cancelled } = self.operations.begin(Begin { kind, subject, asked_by, total_bytes, cancel });
         let mut outcome = Ok(());
         for candidate in sparse {
-            outcome = self.fill_one(candidate.path.clone(), id).await;
+            outcome = self.fill_one(name, candidate.path.clone(), id, cancelled.clone()).await;
             if outcome.is_err() {
                 break;
             }
@@ -164,20 +168,34 @@ impl Creation {
         outcome
     }
 
-    async fn fill_one(&self, path: String, operation: u64) -> Result<(), ApiError> {
+    async fn fill_one(
+        &self,
+        name: &PoolName,
+        path: String,
+        operation: u64,
+        cancelled: Cancelled,
+    ) -> Result<(), ApiError> {
         let (told, mut progress) = tokio::sync::mpsc::unbounded_channel();
         let filled = path.clone();
         let work = tokio::task::spawn_blocking(move || {
-            // Whoever listens may have gone with its client; the image is filled nevertheless.
-            image::fill(Path::new(&filled), |bytes| {
+            fill_image(Path::new(&filled), &mut |bytes| {
+                // Whoever listens may have gone with its client; the image is filled nevertheless.
                 let _ = told.send(bytes);
+                if cancelled.is_asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })
         });
         while let Some(bytes) = progress.recv().await {
             self.operations.advance(operation, bytes);
         }
         let done = work.await.map_err(|error| ApiError::new(ApiErrorKind::Internal, error.to_string()))?;
-        done.map_err(|error| ApiError::new(ApiErrorKind::Device, format!("SSD {path}: writing it in full: {error}")))
+        match done.map_err(|error| words::error(&plane::device::of_open("SSD", &error)))? {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => {
+                let message =
+                    format!("pool {name}: writing its SSD images in full was cancelled; nothing else was changed");
+                Err(ApiError::new(ApiErrorKind::Cancelled, message))
+            }
+        }
     }
 }
 

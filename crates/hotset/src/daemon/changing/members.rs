@@ -45,10 +45,12 @@ pub(crate) struct Members {
 
 impl Members {
     pub(crate) async fn add_ssds(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<bool, ApiError> {
-        let _one_at_a_time = self.records.change.lock().await;
         let pool = pool_name(name)?;
+        let sparse = self.check_add(name, add, place).await?;
+        // That takes long: other changes go on. What they changed is looked at again.
+        self.creation.fill_sparse(&pool, &sparse).await?;
+        let _one_at_a_time = self.records.change.lock().await;
         let candidates = self.check_add(name, add, place).await?;
-        self.creation.fill_sparse(&pool, &candidates).await?;
         let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
         let (added, of) = (paths.clone(), pool.clone());
         match place {

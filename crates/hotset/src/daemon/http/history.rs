@@ -42,8 +42,9 @@ pub(super) async fn history(State(control): State<Control>, Asked(asked): Asked<
 
 fn question(asked: &HistoryAsked, now: u64) -> Result<Question, ApiError> {
     let invalid = |message: String| ApiError::new(ApiErrorKind::Invalid, message);
-    let subject = subject(&asked.subject)
-        .ok_or_else(|| invalid(format!("subject {:?}: it is pool:NAME, ssd:UUID, volume:NAME or daemon", asked.subject)))?;
+    let subject = subject(&asked.subject).ok_or_else(|| {
+        invalid(format!("subject {:?}: it is pool:NAME, ssd:UUID, volume:NAME or daemon", asked.subject))
+    })?;
     let to = asked.to.unwrap_or(now).min(now);
     let from = asked.from.unwrap_or_else(|| to.saturating_sub(SPAN_SECONDS));
     if from >= to {
