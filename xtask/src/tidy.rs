@@ -37,7 +37,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         if let Ok(text) = fs::read_to_string(root().join(path)) {
             let is_noun = nouns.contains(path);
             findings.extend(rules::check(path, &text, is_noun));
-            findings.extend(rooms::check(path, &text, is_noun));
+            findings.extend(rooms::check(path, &text));
             texts.push((path.clone(), text));
         }
     }

@@ -44,18 +44,24 @@ pub use members::label::{LABEL_BYTES, Named, SsdLabel, inspect};
 pub use members::owner::{Takeover, check_owner, dismiss_owner, may_have_owner, refuse_living};
 pub use memory::{MemoryTerm, MemoryTerms};
 pub use memory_cache::{MemoryCache, MemoryCacheStatus};
+pub use pool::attach::{FenceCause, Reattached};
+pub use pool::close::Closed;
+pub use pool::detach::DirtyData;
+pub use pool::drain::Drained;
+pub use pool::plan::PoolSpec;
 pub use pool::remove::Removed;
-pub use pool::{Closed, DirtyData, FenceCause, Missing, Pool, PoolSpec, Reattached, ssds_awaited};
+pub use pool::survey::Missing;
+pub use pool::{Pool, ssds_awaited};
 pub use status::{
     CacheUse, DeviceIo, ErrorAnswer, Evacuation, FailedSsd, Health, PoolPlan, PoolStatus, Rebuild, Refusal, ScrubState,
     ScrubStatus, SpareStatus, SsdStatus, SsdWritesStatus, VolumeStats, VolumeStatus, WriteLogStatus,
 };
-pub use volume::cleaner::Drained;
 pub use volume::clear::Cleared;
 pub use volume::explain::{Explanation, FillState, InPool, LogCopy};
 pub use volume::flush_now::Flushed;
+pub use volume::inner::Volume;
 pub use volume::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
 pub use volume::missed::Missed;
 pub use volume::recorder::{Recorded, RecordedRequest};
 pub use volume::relocate::Relocated;
-pub use volume::{Durability, Volume, ZeroEffort};
+pub use volume::requests::{Durability, ZeroEffort};

@@ -15,7 +15,7 @@ use crate::format::crc64;
 use crate::format::record::RecordKind;
 use crate::log::overlay::{Content, PAGES_MAX};
 use crate::log::read_copies::{count_good_copies, read_run};
-use crate::log::read_log::LogRun;
+use crate::log::run::LogRun;
 use crate::log::scan::{LogScan, MissingPart};
 use crate::log::stream::StreamMark;
 use crate::log::write_log::WriteLog;
@@ -24,8 +24,7 @@ use crate::members::newest::Records;
 use crate::members::reading::ReadSsds;
 use crate::members::roster::Roster;
 use crate::members::ssd::Ssd;
-use crate::pool::Missing;
-use crate::pool::survey::{LeftOut, Survey, SurveyedSsd, none_readable, state_record};
+use crate::pool::survey::{LeftOut, Missing, Survey, SurveyedSsd, none_readable, state_record};
 use crate::time_limit::within;
 use crate::volume::backing::Backing;
 

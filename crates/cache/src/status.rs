@@ -2,7 +2,7 @@
 
 use hotset_block::DeviceErrorKind;
 
-use crate::clean::PolicySwitch;
+use crate::clean::rivals::Switch as PolicySwitch;
 use crate::config::{PolicyKind, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings};
 use crate::memory::MemoryTerms;
 

@@ -9,7 +9,7 @@ use super::Finding;
 use super::code::code_of;
 
 /// The crates that are drawn.
-const DRAWN: &[&str] = &["crates/hotset/src/"];
+const DRAWN: &[&str] = &["crates/cache/src/", "crates/hotset/src/"];
 
 /// Files in a circle at most.
 const CIRCLE_MAX: usize = 2;
@@ -59,7 +59,9 @@ fn module_of(path: &str) -> Option<Module> {
 
 fn shipped(text: &str) -> String {
     let code = code_of(text);
-    let code = code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let tests =
+        ["mod tests", "pub(crate) mod tests"].iter().filter_map(|tests| code.find(&format!("#[cfg(test)]\n{tests}")));
+    let code = &code[..tests.min().unwrap_or(code.len())];
     // Who may see something is no use of it.
     let mut parts = code.split("pub(in ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -225,6 +227,8 @@ mod tests {
         assert!(found(&three)[0].starts_with("a circle of 3 files"), "{:?}", found(&three));
         let in_a_test = ("b.rs", "#[cfg(test)]\nmod tests {\n    use crate::room::c::C;\n}");
         assert_eq!(found(&[three[0], in_a_test, c]), Vec::<String>::new());
+        let in_a_shared_test = ("b.rs", "#[cfg(test)]\npub(crate) mod tests {\n    use crate::room::c::C;\n}");
+        assert_eq!(found(&[three[0], in_a_shared_test, c]), Vec::<String>::new());
         let in_words = ("b.rs", "// use crate::room::c::C;\nconst A: &str = \"crate::room::c\";");
         assert_eq!(found(&[three[0], in_words, c]), Vec::<String>::new());
     }

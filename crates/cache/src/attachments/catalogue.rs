@@ -99,6 +99,17 @@ impl<E: Env> Attachments<E> {
         .await
     }
 
+    /// The volume goes on with all that is cached; what came to it at its end is on the backing device only.
+    pub(crate) async fn record_growth(
+        &self,
+        known: CataloguedVolume,
+        backing: BackingIdentity,
+    ) -> Result<CataloguedVolume, Error> {
+        let grown = CataloguedVolume { backing, ..known };
+        self.record_identities(&[(grown.attachment, grown.backing.clone())]).await?;
+        Ok(grown)
+    }
+
     /// The device's mark of the last clean stop has been judged. It must never be compared again, because hosts write now;
     /// until then it stays, whatever else crashes.
     pub(crate) async fn forget_final_mark(&self, known: &CataloguedVolume) -> Result<(), Error> {

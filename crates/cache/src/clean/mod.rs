@@ -15,7 +15,7 @@ pub(crate) mod page_set;
 mod pages;
 pub(crate) mod pending_drops;
 pub(crate) mod policy;
-mod rivals;
+pub(crate) mod rivals;
 mod sets;
 mod shares;
 mod slot_ranges;

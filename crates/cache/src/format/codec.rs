@@ -327,7 +327,10 @@ impl<'a> Reader<'a> {
     }
 
     /// A value that has words or limits of its own.
-    pub(crate) fn parse<T: std::str::FromStr<Err = crate::Error>>(&mut self, length_max: usize) -> Result<T, Corrupt> {
+    pub(crate) fn parse<T>(&mut self, length_max: usize) -> Result<T, Corrupt>
+    where
+        T: std::str::FromStr<Err: std::fmt::Display>,
+    {
         let text = self.text(length_max)?;
         text.parse().map_err(|error| self.corrupt(&format!("{error}")))
     }

@@ -334,7 +334,7 @@ pub(crate) mod tests {
         let spare = |n: u128| SpareMember { uuid: 100 + n, size_bytes: 1, path: "x".repeat(512) };
         members.spares = (0..16).map(spare).collect();
         let area =
-            usize::try_from(super::super::layout::MEMBERS_AREA_BYTES).expect("what lies in memory has an address");
-        assert!(members.encode().len() + super::super::record::HEADER_BYTES < area);
+            usize::try_from(crate::format::layout::MEMBERS_AREA_BYTES).expect("what lies in memory has an address");
+        assert!(members.encode().len() + crate::format::record::HEADER_BYTES < area);
     }
 }

@@ -153,9 +153,9 @@ mod tests {
             assert_eq!(offset, end);
             end = offset + bytes;
         }
-        assert_eq!(end, super::super::layout::records_bytes(1 << 20));
+        assert_eq!(end, crate::format::layout::records_bytes(1 << 20));
         let (first, second) = (RecordKind::Losses.area(0, 0), RecordKind::Losses.area(1, 0));
-        assert_eq!(first.0, super::super::layout::records_bytes(CATALOGUE_AREA_BYTES_MAX));
+        assert_eq!(first.0, crate::format::layout::records_bytes(CATALOGUE_AREA_BYTES_MAX));
         assert_eq!(second.0, first.0 + first.1);
         assert!(second.0 + second.1 <= crate::STATE_BYTES);
     }

@@ -240,8 +240,8 @@ mod tests {
             ..Witness::default()
         };
         let area =
-            usize::try_from(super::super::layout::WITNESS_AREA_BYTES).expect("what lies in memory has an address");
-        assert!(witness.encode().len() + super::super::record::HEADER_BYTES <= area);
+            usize::try_from(crate::format::layout::WITNESS_AREA_BYTES).expect("what lies in memory has an address");
+        assert!(witness.encode().len() + crate::format::record::HEADER_BYTES <= area);
         let found = decoded(&witness.encode()).expect("it is whole");
         assert_eq!((found.gone.len(), found.gone[0].ssd.path.as_str()), (12, "ä".repeat(128).as_str()));
     }

@@ -17,8 +17,6 @@ use crate::format::crc32c;
 use crate::format::log::{
     BATCH_PAGES_MAX, Batch, BatchPlace, Entry, PLAIN_ENTRY_BYTES, Payload, header_pages, pages_entry_bytes,
 };
-use crate::log::Shared;
-use crate::log::Signals;
 use crate::log::append::{Appends, cancelled};
 use crate::log::log_segments::LogSegments;
 use crate::log::overlay::{Content, Live, Place};
@@ -27,6 +25,8 @@ use crate::log::row::{BatchPlaceInRow, Row};
 use crate::log::row_life::RowChange;
 use crate::log::rows::RowKeeper;
 use crate::log::segment_copy::PresentCopy;
+use crate::log::shared::Shared;
+use crate::log::signals::Signals;
 use crate::log::stream::InflightBatch;
 use crate::log::write_log::WriteLog;
 use crate::members::Members;

@@ -9,10 +9,10 @@ use hotset_block::Env;
 
 use crate::clean::{Claimed, Clean};
 use crate::config::PAGE;
-use crate::log::Shared;
 use crate::log::capacity::{ROWS_RESERVED, capacity};
 use crate::log::row::Row;
 use crate::log::segment_copy::{Mirror, PresentCopy};
+use crate::log::shared::Shared;
 use crate::log::write_log::WriteLog;
 use crate::members::Members;
 use crate::members::segments::Purpose;

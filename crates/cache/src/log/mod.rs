@@ -14,7 +14,9 @@ pub(crate) mod queue;
 mod redirects;
 pub(crate) mod row;
 mod row_life;
+pub(crate) mod run;
 mod segment_copy;
+pub(crate) mod signals;
 pub(crate) mod stream;
 mod window;
 pub(crate) mod write_log;
@@ -36,6 +38,7 @@ pub(crate) mod scan;
 pub(crate) mod scan_aside;
 mod scan_batch;
 mod scan_chain;
+mod shared;
 mod stop;
 
 use std::cell::{Cell, Ref};
@@ -59,9 +62,12 @@ use crate::log::mirrors::Mirrors;
 use crate::log::move_row::Mover;
 use crate::log::overlay::{Counts, Live, Overlay};
 use crate::log::queue::CleanedHint;
-use crate::log::read_log::{LogReader, LogRun};
+use crate::log::read_log::LogReader;
 use crate::log::row::Row;
 use crate::log::rows::RowKeeper;
+use crate::log::run::LogRun;
+use crate::log::shared::Shared;
+use crate::log::signals::Signals;
 use crate::log::stream::FlushHabit;
 use crate::log::write_log::{Tally, WriteLog};
 use crate::members::Members;
@@ -88,29 +94,6 @@ pub(crate) struct Log<E: Env> {
     data_loss: Rc<DataLoss<E>>,
     mirrorer: Rc<Mirrorer<E>>,
     mover: Rc<Mover<E>>,
-}
-
-/// What the parts of the log work on.
-struct Shared<E: Env> {
-    env: E,
-    pool_name: PoolName,
-    life: Rc<PoolLife>,
-    members: Rc<Members<E>>,
-    clean: Rc<Clean<E>>,
-    ids: Rc<AttachmentIds>,
-    state: Rc<WriteLog>,
-    signals: Rc<Signals>,
-}
-
-/// Who waits for what of the log.
-#[derive(Default)]
-pub(crate) struct Signals {
-    /// The writer has something to do.
-    wanted: Event,
-    /// Rows were freed, pages cleaned, or appends completed.
-    pub(crate) room: Event,
-    pub(crate) cleaner_wanted: Event,
-    pub(crate) mover_wanted: Event,
 }
 
 /// Whether it is known what the log holds.

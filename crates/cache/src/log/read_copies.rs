@@ -4,7 +4,7 @@ use hotset_block::{Buf, Env, PAGE_BYTES};
 
 use crate::config::PAGE;
 use crate::log::overlay::Content;
-use crate::log::read_log::{LogRun, matches};
+use crate::log::run::{LogRun, matches};
 use crate::log::segment_copy::PresentCopy;
 use crate::members::reading::{ReadSsd, ReadSsds};
 

@@ -8,13 +8,13 @@ use hotset_block::Env;
 
 use crate::error::Error;
 use crate::format::record::RecordKind;
-use crate::log::Shared;
-use crate::log::Signals;
 use crate::log::append::Appends;
 use crate::log::log_segments::LogSegments;
 use crate::log::row::Row;
 use crate::log::row_life::RowChange;
 use crate::log::segment_copy::Mirror;
+use crate::log::shared::Shared;
+use crate::log::signals::Signals;
 use crate::log::write_log::WriteLog;
 use crate::members::Members;
 use crate::members::pool_life::PoolLife;

@@ -1,7 +1,7 @@
 //! Member records: written to the state directory and to every SSD, durable on the majority before they take effect
 //! (rule `membership`).
 
-use std::cell::{Cell, Ref};
+use std::cell::Ref;
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
@@ -19,28 +19,6 @@ use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, not_made};
 use crate::members::state_directory::StateDirectory;
 use crate::members::state_lacks::Missed;
-
-/// The numbers of the newest records of which every member keeps a copy.
-pub(crate) struct RecordNumbers {
-    members: Cell<u64>,
-    catalogue: Cell<u64>,
-    rows: Cell<u64>,
-}
-
-impl RecordNumbers {
-    pub(crate) fn new(members: u64, catalogue: u64, rows: u64) -> Self {
-        Self { members: Cell::new(members), catalogue: Cell::new(catalogue), rows: Cell::new(rows) }
-    }
-
-    fn of(&self, kind: RecordKind) -> &Cell<u64> {
-        match kind {
-            RecordKind::Members => &self.members,
-            RecordKind::Rows => &self.rows,
-            RecordKind::Catalogue => &self.catalogue,
-            RecordKind::Losses | RecordKind::Witness => unreachable!("whoever writes these numbers them"),
-        }
-    }
-}
 
 impl<E: Env> Members<E> {
     /// Held while a member record is changed, of whatever kind.

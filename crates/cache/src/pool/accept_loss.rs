@@ -9,7 +9,7 @@ use crate::address::bytes_of;
 use crate::config::{PAGE, VolumeName};
 use crate::error::Error;
 use crate::log::Log;
-use crate::pool::PoolInner;
+use crate::pool::inner::PoolInner;
 use crate::volume::in_log::LoggedVolume;
 
 impl<E: Env> PoolInner<E> {
@@ -23,11 +23,6 @@ impl<E: Env> PoolInner<E> {
         };
         let volumes = catalogue.volumes.iter();
         volumes.filter_map(|volume| Some((volume.spec.name.clone(), lost_of(volume.attachment)?))).collect()
-    }
-
-    /// Why a volume is not to be served although its backing device is the right one: it lost nobody knows what.
-    pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<String> {
-        self.log.as_ref().and_then(|log| log.data_loss().unknown_loss(attachment))
     }
 
     /// Gives up what is lost: it is from now on what the backing devices hold. Answers the bytes. Fenced volumes are left

@@ -14,11 +14,33 @@ use crate::attachments::identity::settled_pages;
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
-use crate::log::overlay::PAGES_MAX;
 use crate::members::io::add;
-use crate::pool::{FenceCause, PoolInner, Reattached};
-use crate::volume::locks::Held;
-use crate::volume::{Attached, VolumeInner};
+use crate::pool::inner::PoolInner;
+use crate::volume::inner::VolumeInner;
+use crate::volume::place::Attached;
+use crate::volume::shares::Shares;
+
+/// What [`crate::Pool::reattach`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reattached {
+    /// The cached pages are good.
+    Warm { bytes: u64 },
+    /// The cached pages were dropped, and why.
+    Dropped { reason: String },
+    /// The volume serves nothing. The reason says what to do. The volume is attached; every request fails until it is
+    /// reattached when the cause is gone, or detached with [`crate::DirtyData::Discard`].
+    Fenced { cause: FenceCause, reason: String, dirty_bytes: u64 },
+}
+
+/// Why a volume is fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceCause {
+    /// There is dirty data, and the backing device is not the one that it belongs to. Nothing is lost.
+    OtherBacking,
+    /// Dirty data was lost with SSDs, and with the state directory the record of what it was: until
+    /// [`crate::Pool::accept_loss`] any page may be older than what hosts wrote last.
+    UnknownLoss,
+}
 
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn attach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
@@ -41,15 +63,15 @@ impl<E: Env> PoolInner<E> {
         let joining = Joining { pool: self, volume };
         let name = volume.spec.borrow().name.clone();
         let known = self.attachments.named(&name)?;
-        let again = volume.fenced.borrow().is_some() && !volume.detached_from(self);
+        let again = volume.fenced.borrow().is_some() && !volume.detached_from(&self.rooms);
         let index = self.ids.index_of(known.attachment).filter(|_| again || volume.attached().is_none());
         let index =
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
-        joining.check_size(volume.size_bytes.get())?;
+        volume.check_fits(self, volume.size_bytes.get())?;
         let held = volume.view.in_time(volume.hold_all()).await?;
         volume.view.keep_end_of(&known.backing);
         let known = match volume.view.grown(&known.backing).await? {
-            Some(backing) => joining.record_growth(known, backing).await?,
+            Some(backing) => self.attachments.record_growth(known, backing).await?,
             None => known,
         };
         let dirty_bytes = self.log_counts(index).dirty * PAGE;
@@ -104,45 +126,14 @@ impl<E: Env> PoolInner<E> {
                 "its backing device had {before} bytes and has {size_bytes}: some of it is not there"
             ));
         }
-        joining.check_size(size_bytes)?;
+        volume.check_fits(self, size_bytes)?;
         let held = volume.view.in_time(volume.hold_all()).await?;
         let backing = volume.view.capture_durable_identity(size_bytes).await?;
         self.clean.invalidate_durably(index, 0..size_bytes.div_ceil(PAGE)).await?;
-        let accepted = joining.record_growth(known, backing).await?;
+        let accepted = self.attachments.record_growth(known, backing).await?;
         joining.put(index, accepted.attachment, &accepted.backing).await?;
         drop(held);
         add(&volume.stats.cache_drops, 1);
-        Ok(())
-    }
-
-    /// The backing device of a volume that serves has grown. What it is now is durable before anybody can write to what was
-    /// added; hosts and the cleaner are held off while it is looked at.
-    pub(crate) async fn grow_volume(
-        self: &Rc<Self>,
-        attached: &Attached<E>,
-        volume: &Rc<VolumeInner<E>>,
-        size_bytes: u64,
-    ) -> Result<(), Error> {
-        let _one_at_a_time = self.admin_lock.acquire(1).await;
-        let joining = Joining { pool: self, volume };
-        let refused = |why: &str| {
-            let name = &volume.spec.borrow().name;
-            Err(Error::new(ErrorKind::Refused, format!("volume {name} cannot grow now: {why}")))
-        };
-        if volume.fenced.borrow().is_some() || self.life.is_stopping() {
-            return refused("it is fenced, or its pool is being stopped");
-        }
-        joining.check_size(size_bytes)?;
-        let _held = volume.view.in_time(volume.hold_all()).await?;
-        let _not_cleaned = volume.view.in_time(volume.clean_locks.exclusive(0..PAGES_MAX)).await?;
-        let known = self.attachments.at(attached.index);
-        let Some(known) = known.filter(|_| !volume.detached_from(self)) else {
-            return refused("its cache is being taken away");
-        };
-        let backing = volume.view.capture_durable_identity(size_bytes).await?;
-        let grown = joining.record_growth(known, backing).await?;
-        *attached.settled_pages.borrow_mut() = settled_pages(&grown.backing);
-        volume.size_bytes.set(size_bytes);
         Ok(())
     }
 }
@@ -165,19 +156,8 @@ impl<E: Env> Joining<'_, E> {
             return refuse(format!("volume {name} is cached by pool {} already", attached.pool.name));
         }
         self.pool.attachments.check_newcomer(&name)?;
-        self.pool.shares.check_shares(&name, &volume.spec.borrow().settings)?;
-        self.check_size(volume.size_bytes.get())
-    }
-
-    fn check_size(&self, size_bytes: u64) -> Result<(), Error> {
-        let volume = self.volume;
-        let most = u64::from(u32::MAX) * self.pool.blocks.bytes();
-        if size_bytes <= most {
-            return Ok(());
-        }
-        let name = &volume.spec.borrow().name;
-        let message = format!("volume {name} is larger than {most} bytes: use a pool with larger cache blocks");
-        Err(Error::new(ErrorKind::Refused, message))
+        Shares::of(&self.pool.rooms).check_shares(&name, &volume.spec.borrow().settings)?;
+        volume.check_fits(self.pool, volume.size_bytes.get())
     }
 
     /// From here on the volume's requests see the cache. What it is called is durable before: a start finds its dirty data by
@@ -191,10 +171,14 @@ impl<E: Env> Joining<'_, E> {
         self.pool.attachments.record_spec(attachment, || volume.spec.borrow().clone()).await?;
         self.pool.ids.attach(index, attachment);
         self.pool.volumes.put(index, volume);
-        self.pool.shares.apply_share(index, &volume.spec.borrow().settings);
+        Shares::of(&self.pool.rooms).apply_share(index, &volume.spec.borrow().settings);
         let settled = RefCell::new(settled_pages(backing));
-        let attached =
-            Attached { pool: Rc::clone(self.pool), index, settled_pages: settled, written_out: RefCell::default() };
+        let attached = Attached {
+            pool: Rc::clone(&self.pool.rooms),
+            index,
+            settled_pages: settled,
+            written_out: RefCell::default(),
+        };
         volume.backing.owned_by(self.pool.members.owner());
         volume.is_cut_off.set(false);
         // Whatever was in front of it before.
@@ -226,17 +210,6 @@ impl<E: Env> Joining<'_, E> {
         Ok(Reattached::Fenced { cause, reason, dirty_bytes })
     }
 
-    /// The volume goes on with all that is cached; what came to it at its end is on the backing device only.
-    async fn record_growth(
-        &self,
-        known: CataloguedVolume,
-        backing: BackingIdentity,
-    ) -> Result<CataloguedVolume, Error> {
-        let grown = CataloguedVolume { backing, ..known };
-        self.pool.attachments.record_identities(&[(grown.attachment, grown.backing.clone())]).await?;
-        Ok(grown)
-    }
-
     /// Attaches a volume whose backing device is not what it was: under a new id, with nothing cached.
     async fn start_anew(&self, known: &CataloguedVolume, index: VolumeIndex) -> Result<(), Error> {
         let volume = self.volume;
@@ -249,13 +222,6 @@ impl<E: Env> Joining<'_, E> {
         self.pool.forget_live_pages_of(index).await;
         self.pool.clean.forget_volume(index).await;
         self.put(index, attachment, &backing).await
-    }
-}
-
-impl<E: Env> VolumeInner<E> {
-    /// Waits for every write and discard in flight, and holds off new ones.
-    pub(crate) async fn hold_all(&self) -> Held {
-        self.locks.exclusive(0..PAGES_MAX).await
     }
 }
 

@@ -9,9 +9,19 @@ use crate::address::VolumeIndex;
 use crate::config::{VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::members::MembersRecord;
-use crate::pool::{Closed, DirtyData, PoolInner};
+use crate::pool::detach::DirtyData;
+use crate::pool::inner::PoolInner;
 use crate::time_limit::within;
-use crate::volume::VolumeInner;
+use crate::volume::inner::VolumeInner;
+use crate::volume::place::PoolRooms;
+
+/// How [`crate::Pool::close`] left the volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Volumes whose backing device was not left clean, and why: it failed a flush, or did not answer. No mark of this
+    /// stop is recorded for it, so the next start treats it as after a crash.
+    pub not_durable: Vec<(VolumeName, Error)>,
+}
 
 /// A volume and its place in the pool.
 type Attachment<E> = (VolumeIndex, Rc<VolumeInner<E>>);
@@ -140,12 +150,12 @@ impl<'p, E: Env> Stop<'p, E> {
     }
 
     async fn run(mut self) -> Result<Closed, Error> {
-        let PoolInner { env, clean, members, publisher, .. } = &**self.pool;
+        let PoolRooms { env, clean, members, .. } = &*self.pool.rooms;
         self.pool.stop_fills().await;
         let durable = self.make_volumes_durable().await;
         self.pool.stop_log().await?;
         let durable = self.flush_cleaned(durable).await;
-        let tickets = within(env, limits::STOP_FLUSH_TIMEOUT, publisher.publish()).await.unwrap_or_default();
+        let tickets = within(env, limits::STOP_FLUSH_TIMEOUT, self.pool.publisher.publish()).await.unwrap_or_default();
         clean.index().wait_durable(tickets).await?;
         for last in clean.index().last_tickets() {
             clean.index().wait_durable(vec![last]).await?;

@@ -13,25 +13,23 @@ use crate::format::rows::Rows;
 use crate::format::superblock::Superblock;
 use crate::log::Known;
 use crate::members::label::Named;
+use crate::members::newcomer::{new_member, random_uuid};
 use crate::members::newest::Records;
 use crate::members::owner::{Admitted, refuse_living};
 use crate::members::ssd::not_made;
-use crate::pool::open::{Parts, new_member};
-use crate::pool::{Pool, PoolInner, PoolSpec};
+use crate::pool::inner::PoolInner;
+use crate::pool::open::Parts;
+use crate::pool::plan::{PoolSpec, plan};
 
-pub(crate) fn random_uuid<E: Env>(env: &E) -> u128 {
-    (u128::from(env.random()) << 64) | u128::from(env.random())
-}
-
-/// See [`Pool::create`].
+/// See [`crate::Pool::create`].
 pub(crate) async fn create<E: Env>(
     env: E,
     spec: PoolSpec,
     ssds: Vec<Named<E::Device>>,
     state: E::Device,
-) -> Result<Pool<E>, Error> {
+) -> Result<Rc<PoolInner<E>>, Error> {
     let sizes: Vec<u64> = ssds.iter().map(|ssd| ssd.device.info().size_bytes).collect();
-    Pool::<E>::plan(&spec, &sizes)?;
+    plan(&spec, &sizes)?;
     check_state_size::<E>(&state)?;
     refuse_living(&env, &ssds).await?;
     let uuid = random_uuid(&env);
@@ -80,7 +78,7 @@ pub(crate) async fn create<E: Env>(
     pool.write_superblocks(&superblocks).await?;
     pool.begin_session().await?;
     pool.serve();
-    Ok(Pool { inner: pool })
+    Ok(pool)
 }
 
 fn first_members(spec: &PoolSpec) -> MembersRecord {

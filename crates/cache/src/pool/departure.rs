@@ -11,8 +11,9 @@ use crate::log::Log;
 use crate::members::departures::{Departures, Gone};
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
-use crate::pool::PoolInner;
+use crate::pool::inner::PoolInner;
 use crate::time_limit::within;
+use crate::volume::shares::Shares;
 
 impl<E: Env> PoolInner<E> {
     /// Sees to what follows from SSDs that are out of use.
@@ -47,7 +48,7 @@ impl<E: Env> PoolInner<E> {
             log.go_on_without(ssd);
         }
         drop(one_at_a_time);
-        self.shares.apply_shares();
+        Shares::of(&self.rooms).apply_shares();
         ssd.left_event.wake_all();
         self.clean.ssds().went_out_of_use(ssd.index);
         self.refuse_appends_if_fenced();
@@ -109,7 +110,7 @@ impl<E: Env> PoolInner<E> {
     /// were told of it are told the truth. From here on hosts' flushes make it durable there.
     fn exempt_written_through(self: &Rc<Self>, log: &Log<E>) {
         for (index, volume) in self.volumes.all() {
-            let Some(attached) = volume.attached_at(self, index) else { continue };
+            let Some(attached) = volume.attached_at(&self.rooms, index) else { continue };
             let mut exempted = false;
             for (_, run) in attached.written_out.borrow().iter() {
                 exempted |= log.data_loss().exempt_written_through(index, run);

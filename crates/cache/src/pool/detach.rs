@@ -14,11 +14,20 @@ use crate::address::VolumeIndex;
 use crate::config::{PAGE, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
-use crate::pool::{DirtyData, PoolInner};
+use crate::pool::drain::Drained;
+use crate::pool::inner::PoolInner;
 use crate::time_limit::within;
-use crate::volume::VolumeInner;
-use crate::volume::cleaner::Drained;
+use crate::volume::inner::VolumeInner;
 use crate::volume::locks::Held;
+
+/// What becomes of dirty data that stands in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirtyData {
+    /// It is cleaned; what cannot be cleaned is an error that names the bytes, and nothing is changed.
+    Clean,
+    /// It is lost.
+    Discard,
+}
 
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {

@@ -29,16 +29,15 @@ use crate::log::Log;
 use crate::members::Members;
 use crate::members::label::{Named, newest_superblock};
 use crate::members::life::LifeChange;
+use crate::members::newcomer::{new_member, random_uuid};
 use crate::members::owner::refuse_living;
 use crate::members::pool_life::PoolLife;
 use crate::members::spare::Spare;
 use crate::members::ssd::{Fault, Ssd};
-use crate::pool::Shared;
-use crate::pool::create::random_uuid;
 use crate::pool::join::come_back::Returns;
-use crate::pool::open::new_member;
-use crate::pool::shares::Shares;
-use crate::volume::attached_volumes::AttachedVolumes;
+use crate::volume::place::AttachedVolumes;
+use crate::volume::place::PoolRooms;
+use crate::volume::shares::Shares;
 
 /// Somebody who is about to join.
 struct Newcomer<D> {
@@ -61,27 +60,27 @@ pub(crate) struct Joiner<E: Env> {
     log: Option<Rc<Log<E>>>,
     volumes: Rc<AttachedVolumes<E>>,
     admin_lock: Rc<Semaphore>,
-    shares: Rc<Shares<E>>,
+    rooms: Rc<PoolRooms<E>>,
     /// SSDs that came back in this run.
     returns: RefCell<BTreeMap<u128, Returns>>,
 }
 
 impl<E: Env> Joiner<E> {
-    pub(super) fn new(shared: &Shared<E>, shares: &Rc<Shares<E>>) -> Self {
+    pub(super) fn new(pool: &Rc<PoolRooms<E>>) -> Self {
         Self {
-            env: shared.env.clone(),
-            uuid: shared.uuid,
-            name: shared.name.clone(),
-            kind: shared.kind,
-            settings: Rc::clone(&shared.settings),
-            life: Rc::clone(&shared.life),
-            members: Rc::clone(&shared.members),
-            clean: Rc::clone(&shared.clean),
-            attachments: Rc::clone(&shared.attachments),
-            log: shared.log.clone(),
-            volumes: Rc::clone(&shared.volumes),
-            admin_lock: Rc::clone(&shared.admin_lock),
-            shares: Rc::clone(shares),
+            env: pool.env.clone(),
+            uuid: pool.uuid,
+            name: pool.name.clone(),
+            kind: pool.kind,
+            settings: Rc::clone(&pool.settings),
+            life: Rc::clone(&pool.life),
+            members: Rc::clone(&pool.members),
+            clean: Rc::clone(&pool.clean),
+            attachments: Rc::clone(&pool.attachments),
+            log: pool.log.clone(),
+            volumes: Rc::clone(&pool.volumes),
+            admin_lock: Rc::clone(&pool.admin_lock),
+            rooms: Rc::clone(pool),
             returns: RefCell::default(),
         }
     }
@@ -269,7 +268,7 @@ impl<E: Env> Joiner<E> {
         if let Some(log) = &self.log {
             log.segments().measure();
         }
-        self.shares.apply_shares();
+        Shares::of(&self.rooms).apply_shares();
         if let Some(log) = &self.log {
             log.members_changed();
         }

@@ -1,17 +1,18 @@
 //! The face of the engine towards the administrator: a cache pool.
 
 // Nouns: what is true now.
+pub(crate) mod plan;
 pub(crate) mod scrub_progress;
 
 // Verbs: what happens.
 pub(crate) mod accept_loss;
 pub(crate) mod attach;
 pub(crate) mod close;
-
 pub(crate) mod create;
 pub(crate) mod departure;
 pub(crate) mod detach;
-pub(crate) mod health;
+pub(crate) mod drain;
+pub(crate) mod inner;
 pub(crate) mod join;
 pub(crate) mod old_copy;
 pub(crate) mod open;
@@ -19,68 +20,35 @@ pub(crate) mod publish;
 pub(crate) mod redirect;
 pub(crate) mod remove;
 pub(crate) mod scrub;
-pub(crate) mod shares;
 pub(crate) mod silence;
 pub(crate) mod survey;
 pub(crate) mod takeover;
 pub(crate) mod upgrade;
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use hotset_block::Env;
-use hotset_block::sync::Semaphore;
 
-use crate::address::{Blocks, VolumeIndex};
-use crate::attachment_ids::AttachmentIds;
-use crate::attachments::Attachments;
 use crate::attachments::evidence::BackingEvidence;
-use crate::clean::Clean;
-use crate::clean::links::SLOTS_MAX;
-use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSpec, limits};
+use crate::config::{PoolSettings, VolumeName, VolumeSpec};
 use crate::error::{Error, ErrorKind, Remedy};
-use crate::format::layout::{Layout, segment_bytes_for};
 use crate::log::Log;
-use crate::log::capacity::{LogSize, ROWS_MIN, capacity};
-use crate::log::overlay::Counts;
-use crate::members::Members;
 use crate::members::label::Named;
-use crate::members::pool_life::PoolLife;
 use crate::members::ssd::Ssd;
-use crate::memory::MemoryTerms;
-use crate::pool::health::PoolHealth;
-use crate::pool::join::Joiner;
-use crate::pool::publish::Publisher;
+use crate::pool::attach::Reattached;
+use crate::pool::close::Closed;
+use crate::pool::detach::DirtyData;
+use crate::pool::drain::Drained;
+use crate::pool::inner::PoolInner;
+use crate::pool::plan::PoolSpec;
 use crate::pool::remove::Removed;
-use crate::pool::scrub::Scrubber;
-use crate::pool::shares::Shares;
-use crate::pool::silence::SsdWatch;
+use crate::pool::survey::Missing;
 use crate::status::{
     CacheUse, FailedSsd, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, SsdWritesStatus, WriteLogStatus,
 };
-use crate::volume::Volume;
-use crate::volume::attached_volumes::AttachedVolumes;
-use crate::volume::cleaner::Drained;
 use crate::volume::fill::Filler;
-
-/// What a new pool is to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolSpec {
-    pub name: PoolName,
-    pub kind: PoolKind,
-    pub settings: PoolSettings,
-}
-
-/// How an open treats SSDs of the pool that are not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// Refuse, naming them; the caller waits and tries again.
-    Refuse,
-    /// Go on without them: they leave the pool, and what they hold is never believed again. Dirty data is not given up.
-    Leave,
-    /// As [`Self::Leave`], and give up the dirty data of which no copy is left, and the proof that what is left is the newest.
-    AcceptLoss,
-}
+use crate::volume::inner::Volume;
+use crate::volume::shares::Shares;
 
 /// The SSDs that are away with the only copies of dirty data, as the pool's copy in the state directory says: while they are, the
 /// pool has use for them although they left it.
@@ -93,55 +61,6 @@ pub struct Pool<E: Env> {
     pub(crate) inner: Rc<PoolInner<E>>,
 }
 
-/// A pool is a frame over its rooms, `members`, `clean`, `log` and `attachments`, and over parts that see to one thing each.
-pub(crate) struct PoolInner<E: Env> {
-    pub(crate) env: E,
-    pub(crate) uuid: u128,
-    pub(crate) name: PoolName,
-    pub(crate) kind: PoolKind,
-    pub(crate) settings: Rc<Cell<PoolSettings>>,
-    pub(crate) blocks: Blocks,
-    pub(crate) members: Rc<Members<E>>,
-    pub(crate) clean: Rc<Clean<E>>,
-    pub(crate) attachments: Rc<Attachments<E>>,
-    pub(crate) ids: Rc<AttachmentIds>,
-    pub(crate) volumes: Rc<AttachedVolumes<E>>,
-    /// One removal of SSDs at a time.
-    removal_lock: Semaphore,
-    removal_cancelled: Cell<bool>,
-    /// One attach, detach or setting at a time.
-    pub(crate) admin_lock: Rc<Semaphore>,
-    pub(crate) life: Rc<PoolLife>,
-    recovery: RefCell<String>,
-    /// The write log of a read-write pool.
-    pub(crate) log: Option<Rc<Log<E>>>,
-    pub(crate) filler: Rc<Filler<E>>,
-    publisher: Rc<Publisher<E>>,
-    pub(crate) shares: Rc<Shares<E>>,
-    scrubber: Rc<Scrubber<E>>,
-    joiner: Rc<Joiner<E>>,
-    watch: Rc<SsdWatch<E>>,
-    pub(crate) health: PoolHealth<E>,
-}
-
-/// What the parts of a pool work on.
-struct Shared<E: Env> {
-    env: E,
-    uuid: u128,
-    name: PoolName,
-    kind: PoolKind,
-    settings: Rc<Cell<PoolSettings>>,
-    blocks: Blocks,
-    life: Rc<PoolLife>,
-    members: Rc<Members<E>>,
-    clean: Rc<Clean<E>>,
-    attachments: Rc<Attachments<E>>,
-    ids: Rc<AttachmentIds>,
-    log: Option<Rc<Log<E>>>,
-    volumes: Rc<AttachedVolumes<E>>,
-    admin_lock: Rc<Semaphore>,
-}
-
 impl<E: Env> Clone for Pool<E> {
     fn clone(&self) -> Self {
         Self { inner: Rc::clone(&self.inner) }
@@ -151,59 +70,13 @@ impl<E: Env> Clone for Pool<E> {
 impl<E: Env> Pool<E> {
     /// What a pool of this kind over SSDs of these sizes would be; fails if they do not fit.
     pub fn plan(spec: &PoolSpec, ssd_sizes_bytes: &[u64]) -> Result<PoolPlan, Error> {
-        spec.settings.check(spec.kind)?;
-        if spec.kind == PoolKind::ReadWrite && ssd_sizes_bytes.len() < 2 {
-            let message =
-                format!("pool {}: a read-write pool needs at least two SSDs, for two copies of dirty data", spec.name);
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        let smallest = ssd_sizes_bytes.iter().min().ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, format!("pool {}: a pool needs at least one SSD", spec.name))
-        })?;
-        if ssd_sizes_bytes.len() > limits::SSDS_MAX {
-            let message = format!("pool {}: a pool has at most {} SSDs", spec.name, limits::SSDS_MAX);
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        let block_bytes = spec.settings.block_bytes;
-        let segment_bytes = segment_bytes_for(block_bytes, *smallest);
-        let layouts = ssd_sizes_bytes.iter().map(|size| Layout::new(*size, 4096, block_bytes, segment_bytes));
-        let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
-        let capacity = |layout: &Layout| u64::from(layout.slot_count()) * block_bytes.get();
-        let slots: u64 = layouts.iter().map(|layout| u64::from(layout.slot_count())).sum();
-        if slots > u64::from(SLOTS_MAX) {
-            let message = format!(
-                "pool {}: {slots} cache blocks are more than the {SLOTS_MAX} that a pool can hold: use larger blocks",
-                spec.name
-            );
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        let log = match spec.kind {
-            PoolKind::Read => LogSize::default(),
-            PoolKind::ReadWrite => log_size_for(&spec.name, &layouts)?,
-        };
-        let per_segment = layouts.first().map_or(0, Layout::slots_per_segment) * block_bytes.get();
-        let without = |segments: usize| {
-            let of_log = u64::try_from(segments).expect("segments are counted in 32 bits") * per_segment;
-            layouts.iter().map(capacity).sum::<u64>().saturating_sub(of_log)
-        };
-        let dirty_pages = log.pages / 2;
-        let memory = MemoryTerms::new(slots, block_bytes.pages(), spec.settings.checksums, dirty_pages);
-        Ok(PoolPlan {
-            capacity_bytes: without(0),
-            capacity_min_bytes: without(log.segments),
-            slots,
-            segment_bytes,
-            memory,
-            memory_bytes: memory.bytes(),
-            policy: spec.settings.policy,
-            ssd_capacity_bytes: layouts.iter().map(capacity).collect(),
-            dirty_capacity_bytes: dirty_pages * crate::config::PAGE,
-        })
+        crate::pool::plan::plan(spec, ssd_sizes_bytes)
     }
 
     /// Makes a pool and opens it. Whatever the SSDs held is lost: the caller checked for foreign signatures.
     pub async fn create(env: E, spec: PoolSpec, ssds: Vec<Named<E::Device>>, state: E::Device) -> Result<Self, Error> {
-        crate::pool::create::create(env, spec, ssds, state).await
+        let inner = crate::pool::create::create(env, spec, ssds, state).await?;
+        Ok(Self { inner })
     }
 
     /// Opens a pool from its SSDs and its copy in the state directory. With `state: None` (or one that knows nothing)
@@ -214,7 +87,8 @@ impl<E: Env> Pool<E> {
         state: Option<E::Device>,
         missing: Missing,
     ) -> Result<Self, Error> {
-        crate::pool::open::open(env, ssds, state, missing).await
+        let inner = crate::pool::open::open(env, ssds, state, missing).await?;
+        Ok(Self { inner })
     }
 
     /// The volumes that the catalogue names and that no `reattach` or `detach` has dealt with yet.
@@ -245,7 +119,7 @@ impl<E: Env> Pool<E> {
         self.inner.backing_evidence(&volume.inner).await
     }
 
-    /// Takes the backing device of a volume that is fenced with [`FenceCause::OtherBacking`] for the right one: what is dirty goes
+    /// Takes the backing device of a volume that is fenced with [`crate::FenceCause::OtherBacking`] for the right one: what is dirty goes
     /// there, what is clean is dropped.
     ///
     /// # Errors
@@ -341,7 +215,7 @@ impl<E: Env> Pool<E> {
 
     /// Gives up the dirty data of which no copy is left ([`VolumeStatus::lost_bytes`]): from then on it is what the backing
     /// devices hold. Answers the bytes; of volumes whose backing device is not there nothing is given up. Volumes that are
-    /// fenced with [`FenceCause::UnknownLoss`] are to be reattached then.
+    /// fenced with [`crate::FenceCause::UnknownLoss`] are to be reattached then.
     ///
     /// [`VolumeStatus::lost_bytes`]: crate::VolumeStatus::lost_bytes
     pub async fn accept_loss(&self) -> Result<u64, Error> {
@@ -383,77 +257,7 @@ impl<E: Env> Pool<E> {
     }
 }
 
-/// How [`Pool::close`] left the volumes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Closed {
-    /// Volumes whose backing device was not left clean, and why: it failed a flush, or did not answer. No mark of this
-    /// stop is recorded for it, so the next start treats it as after a crash.
-    pub not_durable: Vec<(VolumeName, Error)>,
-}
-
-/// What [`Pool::reattach`] found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reattached {
-    /// The cached pages are good.
-    Warm { bytes: u64 },
-    /// The cached pages were dropped, and why.
-    Dropped { reason: String },
-    /// The volume serves nothing. The reason says what to do. The volume is attached; every request fails until it is
-    /// reattached when the cause is gone, or detached with [`DirtyData::Discard`].
-    Fenced { cause: FenceCause, reason: String, dirty_bytes: u64 },
-}
-
-/// Why a volume is fenced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FenceCause {
-    /// There is dirty data, and the backing device is not the one that it belongs to. Nothing is lost.
-    OtherBacking,
-    /// Dirty data was lost with SSDs, and with the state directory the record of what it was: until
-    /// [`Pool::accept_loss`] any page may be older than what hosts wrote last.
-    UnknownLoss,
-}
-
-/// What becomes of dirty data that stands in the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DirtyData {
-    /// It is cleaned; what cannot be cleaned is an error that names the bytes, and nothing is changed.
-    Clean,
-    /// It is lost.
-    Discard,
-}
-
-/// How large the write log of a pool of SSDs with these layouts can be.
-fn log_size_for(name: &PoolName, layouts: &[Layout]) -> Result<LogSize, Error> {
-    let segment_pages = layouts.first().map_or(1, |layout| layout.segment_bytes / crate::config::PAGE);
-    let segment_pages = u32::try_from(segment_pages).expect("a segment is small");
-    let segments = layouts.iter().map(|layout| layout.segments().log_max()).collect();
-    let size = capacity(segments, segment_pages);
-    if size.rows < ROWS_MIN {
-        let message = format!("pool {name}: its SSDs are too small, or too different in size, for a write log");
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
-    Ok(size)
-}
-
 impl<E: Env> PoolInner<E> {
-    /// What a volume has of the pool, open or not.
-    pub(crate) fn use_of(&self, index: VolumeIndex) -> CacheUse {
-        let counts = self.log_counts(index);
-        let since = self.log.as_ref().and_then(|log| log.dirty_since(index));
-        CacheUse {
-            used_bytes: self.clean.slots().used_bytes_of(index) + counts.stored * crate::config::PAGE,
-            write_log_bytes: counts.stored * crate::config::PAGE,
-            dirty_bytes: counts.dirty * crate::config::PAGE,
-            lost_bytes: counts.lost * crate::config::PAGE,
-            oldest_dirty_seconds: since.map(|since| self.env.real_now().since(since).as_secs()),
-        }
-    }
-
-    /// Pages of a volume in the write log.
-    pub(crate) fn log_counts(&self, index: VolumeIndex) -> Counts {
-        self.log.as_ref().map_or_else(Counts::default, |log| log.counts(index))
-    }
-
     fn log_status(&self, log: &Log<E>, uses: &[CacheUse]) -> WriteLogStatus {
         let rows = log.rows_live();
         let segments: usize = rows.iter().map(|row| 2 * row.segments.len()).sum();
@@ -473,8 +277,8 @@ impl<E: Env> PoolInner<E> {
 
     fn status(&self) -> PoolStatus {
         let day_bytes = self.members.written_today();
-        let ssd_writes = SsdWritesStatus { day_bytes, populating_stopped: self.filler.is_worn_for_today() };
-        let (health, mut reason) = self.health.health();
+        let ssd_writes = SsdWritesStatus { day_bytes, populating_stopped: Filler::of(&self.rooms).is_worn_for_today() };
+        let (health, mut reason) = self.rooms.health();
         if let Some(limit) = self.settings.get().ssd_writes_per_day_bytes
             && ssd_writes.populating_stopped
             && reason.is_empty()
@@ -506,7 +310,7 @@ impl<E: Env> PoolInner<E> {
             taken_over: self.members.owner().is_taken(),
             epoch: self.members.record().epoch,
             capacity_bytes: online_slots * self.blocks.bytes(),
-            capacity_min_bytes: self.shares.clean_slots_min() * self.blocks.bytes(),
+            capacity_min_bytes: Shares::of(&self.rooms).clean_slots_min() * self.blocks.bytes(),
             used_bytes: uses.iter().map(|volume| volume.used_bytes).sum(),
             slots: online_slots,
             slots_used: u64::from(self.clean.slots().slots_used()),

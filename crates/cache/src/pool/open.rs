@@ -5,7 +5,7 @@
 //! log turns out to be whole without them; an SSD that is not believed gets a new incarnation; then every SSD a checkpoint
 //! of the new session; then the new session is recorded. A crash at any moment between leaves a start that can be repeated.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use hotset_block::sync::Semaphore;
@@ -26,27 +26,23 @@ use crate::format::superblock::Superblock;
 use crate::log::scan::{MissingPart, Scanned};
 use crate::log::{Known, Log};
 use crate::members::label::Named;
+use crate::members::newcomer::new_member;
 use crate::members::newest::Records;
 use crate::members::owner::Admitted;
 use crate::members::pool_life::PoolLife;
 use crate::members::spare::Spare;
 use crate::members::ssd::Ssd;
 use crate::members::{Members, MembersParts};
-use crate::pool::Shared;
 use crate::pool::departure::run_departures;
-use crate::pool::health::PoolHealth;
-use crate::pool::join::Joiner;
-use crate::pool::publish::Publisher;
-use crate::pool::scrub::Scrubber;
+use crate::pool::inner::PoolInner;
 use crate::pool::scrub_progress::Scrub;
-use crate::pool::shares::Shares;
-use crate::pool::silence::SsdWatch;
-use crate::pool::survey::{Membership, Survey};
+use crate::pool::survey::{Membership, Missing, Survey};
 use crate::pool::takeover::run_owner;
-use crate::pool::{Missing, Pool, PoolInner};
 use crate::status::SsdStatus;
-use crate::volume::attached_volumes::AttachedVolumes;
-use crate::volume::fill::{Filler, FillerParts};
+use crate::volume::fill::run_fill_pump;
+use crate::volume::place::AttachedVolumes;
+use crate::volume::place::PoolRooms;
+use crate::volume::shares::Shares;
 
 /// Everything that a pool is put together from.
 pub(crate) struct Parts<E: Env> {
@@ -60,13 +56,13 @@ pub(crate) struct Parts<E: Env> {
     pub(crate) entry: Admitted,
 }
 
-/// See [`Pool::open`].
+/// See [`crate::Pool::open`].
 pub(crate) async fn open<E: Env>(
     env: E,
     ssds: Vec<Named<E::Device>>,
     state: Option<E::Device>,
     missing: Missing,
-) -> Result<Pool<E>, Error> {
+) -> Result<Rc<PoolInner<E>>, Error> {
     let (mut survey, entry) = Survey::<E>::enter(&env, ssds, state.as_ref(), missing).await?;
     survey.set_aside_old_copies(&env, missing).await?;
     let unexpected = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
@@ -116,12 +112,7 @@ pub(crate) async fn open<E: Env>(
         return Err(error);
     }
     pool.serve();
-    Ok(Pool { inner: pool })
-}
-
-/// What the members record says of an SSD that joins: nothing that it holds is believed.
-pub(crate) fn new_member<E: Env>(env: &E, path: &str, ssd_uuid: u128, size_bytes: u64) -> Member {
-    Member { ssd_uuid, size_bytes, path: path.to_owned(), incarnation: env.random(), session: 0, journal_end: None }
+    Ok(pool)
 }
 
 impl<E: Env> Parts<E> {
@@ -155,7 +146,7 @@ impl<E: Env> Parts<E> {
         });
         let attachments = Attachments::new(name.clone(), Rc::clone(&members), Rc::clone(&ids), catalogue.value);
         Rc::new(PoolInner::of(
-            Shared {
+            PoolRooms {
                 env: self.env,
                 uuid: self.uuid,
                 name,
@@ -319,7 +310,7 @@ impl<E: Env> Start<'_, E> {
     /// What was found of the slots is visible from here on, but where the log lies; answers how many.
     fn install(&self, indexes: Vec<(Rc<SlotSsd<E>>, FoundIndex)>) -> u64 {
         // Before any slot is listed, so that each is in the right queue at once.
-        self.pool.shares.apply_shares();
+        Shares::of(&self.pool.rooms).apply_shares();
         indexes.into_iter().map(|(ssd, index)| self.pool.clean.install_index(&ssd, index)).sum()
     }
 
@@ -353,53 +344,6 @@ impl<E: Env> Found<E> {
 }
 
 impl<E: Env> PoolInner<E> {
-    fn of(shared: Shared<E>, scrub: Scrub) -> Self {
-        let filler = Rc::new(Filler::new(FillerParts {
-            env: shared.env.clone(),
-            life: Rc::clone(&shared.life),
-            members: Rc::clone(&shared.members),
-            clean: Rc::clone(&shared.clean),
-            log: shared.log.clone(),
-            settings: Rc::clone(&shared.settings),
-            blocks: shared.blocks,
-            volumes: Rc::clone(&shared.volumes),
-        }));
-        let publisher = Rc::new(Publisher::new(&shared));
-        let shares = Rc::new(Shares::new(&shared, &filler));
-        let scrubber = Rc::new(Scrubber::new(&shared, &filler, scrub));
-        let joiner = Rc::new(Joiner::new(&shared, &shares));
-        let watch = Rc::new(SsdWatch::new(&shared, &joiner));
-        let health = PoolHealth::new(&shared, &watch);
-        let Shared { env, uuid, name, kind, settings, blocks, .. } = shared;
-        let Shared { life, members, clean, attachments, ids, log, volumes, admin_lock, .. } = shared;
-        Self {
-            env,
-            uuid,
-            name,
-            kind,
-            settings,
-            blocks,
-            members,
-            clean,
-            attachments,
-            ids,
-            volumes,
-            removal_lock: Semaphore::new(1),
-            removal_cancelled: Cell::new(false),
-            admin_lock,
-            life,
-            recovery: RefCell::default(),
-            log,
-            filler,
-            publisher,
-            shares,
-            scrubber,
-            joiner,
-            watch,
-            health,
-        }
-    }
-
     /// A start came to nothing: SSDs that failed meanwhile stay on record, for nobody knows what they hold, and whoever can open
     /// the pool may.
     async fn cancel_start(self: &Rc<Self>) {
@@ -450,7 +394,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Starts the background tasks.
     pub(crate) fn serve(self: &Rc<Self>) {
-        self.env.spawn(Rc::clone(&self.filler).run_fill_pump());
+        self.env.spawn(run_fill_pump(Rc::clone(&self.rooms)));
         self.env.spawn(Rc::clone(&self.publisher).run_publisher());
         self.env.spawn(Rc::clone(&self.joiner).run_spares());
         if let Some(log) = &self.log {

@@ -11,10 +11,10 @@ use crate::clean::Clean;
 use crate::clean::pending_drops::Drops;
 use crate::config::limits;
 use crate::members::pool_life::PoolLife;
-use crate::pool::Shared;
 use crate::time_limit::within;
-use crate::volume::VolumeInner;
-use crate::volume::attached_volumes::AttachedVolumes;
+use crate::volume::inner::VolumeInner;
+use crate::volume::place::AttachedVolumes;
+use crate::volume::place::PoolRooms;
 
 /// Who makes filled slots believed.
 pub(crate) struct Publisher<E: Env> {
@@ -25,12 +25,12 @@ pub(crate) struct Publisher<E: Env> {
 }
 
 impl<E: Env> Publisher<E> {
-    pub(super) fn new(shared: &Shared<E>) -> Self {
+    pub(super) fn new(pool: &PoolRooms<E>) -> Self {
         Self {
-            env: shared.env.clone(),
-            life: Rc::clone(&shared.life),
-            clean: Rc::clone(&shared.clean),
-            volumes: Rc::clone(&shared.volumes),
+            env: pool.env.clone(),
+            life: Rc::clone(&pool.life),
+            clean: Rc::clone(&pool.clean),
+            volumes: Rc::clone(&pool.volumes),
         }
     }
 

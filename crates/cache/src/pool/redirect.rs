@@ -7,7 +7,7 @@ use hotset_block::Env;
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
 use crate::log::queue::Append;
-use crate::pool::PoolInner;
+use crate::pool::inner::PoolInner;
 use crate::volume::in_log::LoggedVolume;
 
 impl<E: Env> PoolInner<E> {

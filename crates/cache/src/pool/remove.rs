@@ -14,7 +14,7 @@ use crate::log::capacity::{ROWS_MIN, capacity};
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
 use crate::members::superblocks::erase_device;
-use crate::pool::PoolInner;
+use crate::pool::inner::PoolInner;
 use crate::status::Evacuation;
 use crate::time_limit::within;
 

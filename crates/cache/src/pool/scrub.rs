@@ -22,13 +22,13 @@ use crate::config::{FetchRate, PAGE, PoolName, PoolSettings};
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
 use crate::log::overlay::{Content, PAGES_MAX};
-use crate::log::read_log::LogRun;
+use crate::log::run::LogRun;
 use crate::members::Members;
 use crate::members::pool_life::PoolLife;
-use crate::pool::Shared;
 use crate::pool::scrub_progress::Scrub;
 use crate::status::{ScrubState, ScrubStatus};
 use crate::volume::fill::Filler;
+use crate::volume::place::PoolRooms;
 
 /// What is read at a time, in pages: long enough for an SSD to be efficient, short enough for hosts not to notice.
 const STRETCH_PAGES: u32 = 64;
@@ -59,23 +59,23 @@ pub(crate) struct Scrubber<E: Env> {
     clean: Rc<Clean<E>>,
     ids: Rc<AttachmentIds>,
     log: Option<Rc<Log<E>>>,
-    filler: Rc<Filler<E>>,
+    rooms: Rc<PoolRooms<E>>,
     progress: Scrub,
 }
 
 impl<E: Env> Scrubber<E> {
-    pub(super) fn new(shared: &Shared<E>, filler: &Rc<Filler<E>>, progress: Scrub) -> Self {
+    pub(super) fn new(pool: &Rc<PoolRooms<E>>, progress: Scrub) -> Self {
         Self {
-            env: shared.env.clone(),
-            name: shared.name.clone(),
-            settings: Rc::clone(&shared.settings),
-            blocks: shared.blocks,
-            life: Rc::clone(&shared.life),
-            members: Rc::clone(&shared.members),
-            clean: Rc::clone(&shared.clean),
-            ids: Rc::clone(&shared.ids),
-            log: shared.log.clone(),
-            filler: Rc::clone(filler),
+            env: pool.env.clone(),
+            name: pool.name.clone(),
+            settings: Rc::clone(&pool.settings),
+            blocks: pool.blocks,
+            life: Rc::clone(&pool.life),
+            members: Rc::clone(&pool.members),
+            clean: Rc::clone(&pool.clean),
+            ids: Rc::clone(&pool.ids),
+            log: pool.log.clone(),
+            rooms: Rc::clone(pool),
             progress,
         }
     }
@@ -142,7 +142,7 @@ impl<E: Env> Scrubber<E> {
         }
         if bad > 0 {
             self.progress.found(|status| status.dropped_pages += bad);
-            self.filler.request_fill(key);
+            Filler::of(&self.rooms).request_fill(key);
         }
     }
 

@@ -19,8 +19,8 @@ use crate::members::life::LifeChange;
 use crate::members::pool_life::PoolLife;
 use crate::members::ssd::Ssd;
 use crate::members::watch::{Silence, Verdict};
-use crate::pool::Shared;
 use crate::pool::join::Joiner;
+use crate::volume::place::PoolRooms;
 
 /// Who watches over SSDs that do not answer, or take no writes.
 pub(crate) struct SsdWatch<E: Env> {
@@ -36,16 +36,16 @@ pub(crate) struct SsdWatch<E: Env> {
 }
 
 impl<E: Env> SsdWatch<E> {
-    pub(super) fn new(shared: &Shared<E>, joiner: &Rc<Joiner<E>>) -> Self {
+    pub(super) fn new(pool: &PoolRooms<E>, joiner: &Rc<Joiner<E>>) -> Self {
         Self {
-            env: shared.env.clone(),
-            name: shared.name.clone(),
-            kind: shared.kind,
-            life: Rc::clone(&shared.life),
-            members: Rc::clone(&shared.members),
-            clean: Rc::clone(&shared.clean),
-            log: shared.log.clone(),
-            admin_lock: Rc::clone(&shared.admin_lock),
+            env: pool.env.clone(),
+            name: pool.name.clone(),
+            kind: pool.kind,
+            life: Rc::clone(&pool.life),
+            members: Rc::clone(&pool.members),
+            clean: Rc::clone(&pool.clean),
+            log: pool.log.clone(),
+            admin_lock: Rc::clone(&pool.admin_lock),
             joiner: Rc::clone(joiner),
         }
     }
@@ -94,21 +94,6 @@ impl<E: Env> SsdWatch<E> {
             holds_last_copy,
             dirty,
         }
-    }
-
-    /// What to say of SSDs that do not answer and are waited for; `None`: there are none.
-    pub(crate) fn silence(&self) -> Option<String> {
-        let silent: Vec<&str> =
-            self.members.online_ssds().filter(|ssd| ssd.life().is_suspect()).map(|ssd| ssd.path.as_str()).collect();
-        (!silent.is_empty()).then(|| {
-            format!(
-                "{} SSD(s) do not answer, and have what no other SSD has: {}. What hosts ask of that waits, the rest goes to \
-                 the backing devices, and nothing is lost; see to what they share: their controller, their path, the file \
-                 system of their images. When they answer again, all goes on by itself",
-                silent.len(),
-                silent.join(", ")
-            )
-        })
     }
 
     /// Why an SSD is not simply in use, or what is wrong with one that is; empty if there is nothing to say.

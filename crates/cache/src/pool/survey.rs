@@ -22,9 +22,19 @@ use crate::members::newest::{FoundWitnesses, Numbered, Records};
 use crate::members::owner::{Admission, Admitted, Takeover, admission, dismiss_owner, mark_in};
 use crate::members::records::newest_record;
 use crate::members::spare::Spare;
-use crate::pool::Missing;
 use crate::status::SsdStatus;
 use crate::time_limit::within;
+
+/// How an open treats SSDs of the pool that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Refuse, naming them; the caller waits and tries again.
+    Refuse,
+    /// Go on without them: they leave the pool, and what they hold is never believed again. Dirty data is not given up.
+    Leave,
+    /// As [`Self::Leave`], and give up the dirty data of which no copy is left, and the proof that what is left is the newest.
+    AcceptLoss,
+}
 
 /// An SSD whose superblock was read.
 pub(crate) struct SurveyedSsd<D> {

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::format::owner::Owner;
 use crate::members::owner::refresh;
 use crate::members::ownership::Ownership;
-use crate::pool::PoolInner;
+use crate::pool::inner::PoolInner;
 use crate::time_limit::within;
 
 impl<E: Env> PoolInner<E> {

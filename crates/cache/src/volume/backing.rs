@@ -18,7 +18,7 @@ use crate::members::io::IoCounts;
 use crate::members::look::until_looked;
 use crate::members::ownership::Ownership;
 use crate::time_limit::within;
-use crate::volume::cleaner::Effort;
+use crate::volume::effort::Effort;
 use crate::volume::turns::{TURN_END, Turns};
 
 /// What a transfer costs the device beside others: one access, and one more for each of these bytes.

@@ -13,9 +13,10 @@ use hotset_block::{Buf, Env};
 
 use crate::address::{BlockKey, bytes_of, bytes_within};
 use crate::clean::fills::Fill;
-use crate::pool::PoolInner;
 use crate::time_limit::within;
+use crate::volume::fill::Filler;
 use crate::volume::missed_read::MissedRead;
+use crate::volume::place::PoolRooms;
 
 /// A host waits so long for what is read with its pages, and then reads them by themselves: a disk may be trying to read a bad
 /// sector that the host did not ask for.
@@ -26,7 +27,7 @@ impl<E: Env> MissedRead<'_, E> {
     /// block can come in now, or the read did not bring them.
     pub(super) async fn read_with_blocks(self, hot: &[BlockKey]) -> Option<Buf> {
         let Self { volume: reader, attached, pages, .. } = self;
-        let fills = attached.pool.filler.begin_carried_fills(hot);
+        let fills = Filler::of(&attached.pool).begin_carried_fills(hot);
         if fills.is_empty() {
             return None;
         }
@@ -40,8 +41,8 @@ impl<E: Env> MissedRead<'_, E> {
             let part = |pages: &Range<u64>| read.as_deref().map(|read| &read[bytes_within(&wide, pages)]);
             promise.set(part(&pages).map(|part| volume.env.buffers().copy_of(part)));
             for fill in fills {
-                let block = part(&pool.filler.pages_of_block(fill.key()));
-                pool.filler.complete_carried_fill(&volume, fill, block);
+                let block = part(&Filler::of(&pool).pages_of_block(fill.key()));
+                Filler::of(&pool).complete_carried_fill(&volume, fill, block);
             }
         });
         let brought = within(&reader.env, WIDE_READ_LIMIT, brought).await;
@@ -68,7 +69,7 @@ impl<E: Env> MissedRead<'_, E> {
 }
 
 /// The pages of a request and of the blocks that come into the cache with it.
-fn widened<E: Env>(pool: &PoolInner<E>, pages: &Range<u64>, fills: &[Rc<Fill>]) -> Range<u64> {
-    let blocks = fills.iter().map(|fill| pool.filler.pages_of_block(fill.key()));
+fn widened<E: Env>(pool: &Rc<PoolRooms<E>>, pages: &Range<u64>, fills: &[Rc<Fill>]) -> Range<u64> {
+    let blocks = fills.iter().map(|fill| Filler::of(pool).pages_of_block(fill.key()));
     blocks.fold(pages.clone(), |wide, block| wide.start.min(block.start)..wide.end.max(block.end))
 }

@@ -10,63 +10,31 @@ use futures_util::stream::{self, StreamExt as _};
 use hotset_block::{Buf, ByteRange, Env, ZeroMode};
 
 use crate::address::VolumeIndex;
-use crate::config::{FlushRate, PAGE, VolumeName, WriteMode};
+use crate::config::{PAGE, WriteMode};
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
-use crate::log::overlay::{Content, PAGES_MAX, Place};
-use crate::log::read_log::LogRun;
+use crate::log::overlay::{Content, PAGES_MAX};
+use crate::log::run::LogRun;
 use crate::members::flusher::Mark;
 use crate::members::io::add;
-use crate::pool::PoolInner;
-use crate::time_limit::within;
+use crate::volume::destination::joined;
+use crate::volume::effort::Effort;
 use crate::volume::in_log::LoggedVolume;
+use crate::volume::inner::VolumeInner;
 use crate::volume::locks::Held;
-use crate::volume::{Attached, VolumeInner, ZeroEffort};
+use crate::volume::place::Attached;
+use crate::volume::requests::ZeroEffort;
 
 /// Pages that one pass cleans at most, between two flushes of the backing device.
 const PASS_PAGES: u64 = 4096;
 /// One write to the backing device, about.
 const EXTENT_BYTES: u64 = 1 << 20;
-/// How often the task looks by itself, and how long a volume has no requests until it counts as idle.
-const INTERVAL: Duration = Duration::from_millis(500);
+/// How long a volume has no requests until it counts as idle.
 const IDLE: Duration = Duration::from_secs(2);
 /// Pause after a pass that failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a write-through looks where its pages are: they are moved once while an SSD is given up.
 const WRITE_OUT_TRIES: u32 = 8;
-/// Runs that were written out and wait for a flush at most; the cleaner writes those again that are more.
-const WRITTEN_OUT_MAX: usize = 4096;
-/// A drain tries for so long to leave less dirty than it did before.
-const STEADY: Duration = Duration::from_secs(5);
-
-/// How hard cleaning works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// Beside hosts.
-    Beside {
-        rate: FlushRate,
-        /// How far dirty data has come from the watermark to where hosts' writes begin to go around the cache, 0 to 100.
-        /// What is cleaned in the order of addresses costs the device less than what hosts write there themselves.
-        pressure_percent: u8,
-    },
-    /// As fast as it goes.
-    Full,
-}
-
-impl Effort {
-    /// Writes to the backing device at once.
-    fn at_once(self) -> usize {
-        let (least, most) = match self {
-            Self::Beside { rate: FlushRate::Low, .. } => (4, 16),
-            Self::Beside { rate: FlushRate::Medium, .. } => (16, 256),
-            Self::Beside { rate: FlushRate::High, .. } | Self::Full => (64, 256),
-        };
-        match self {
-            Self::Beside { pressure_percent, .. } => least + (most - least) * usize::from(pressure_percent) / 100,
-            Self::Full => most,
-        }
-    }
-}
 
 /// A stretch of a volume that is written to the backing device in one piece, and what the log has of it.
 struct DirtyExtent {
@@ -85,110 +53,6 @@ struct Written {
     moved: bool,
     /// Why it could not be written.
     failed: Option<Error>,
-}
-
-/// How a drain ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
-    /// Nothing is dirty.
-    Clean,
-    /// Hosts overwrite what is dirty as fast as it is cleaned. Only holding them up ends that, as `detach` does for a moment.
-    Overwritten,
-    /// `cancel_drain` was called.
-    Cancelled,
-}
-
-impl<E: Env> PoolInner<E> {
-    /// The task that starts cleaning where it is due. Each volume is cleaned by a task of its own, so that a backing
-    /// device that hangs holds up its own volume only.
-    pub(crate) async fn run_cleaner(self: Rc<Self>, log: Rc<Log<E>>) {
-        while !self.life.is_ending_log() {
-            let wanted = log.signals().cleaner_wanted.wait();
-            for (index, volume) in self.volumes.all() {
-                let Some(attached) = volume.attached_at(&self, index) else { continue };
-                let is_due = LoggedVolume::of(&volume, &attached).is_some_and(|logged| logged.effort().is_some());
-                if is_due && !volume.cleaning.replace(true) {
-                    self.env.spawn(clean_volume(volume, attached));
-                }
-            }
-            within(&self.env, INTERVAL, wanted).await;
-        }
-    }
-
-    /// See [`crate::Pool::drain`].
-    pub(crate) async fn drain(self: &Rc<Self>, name: &VolumeName) -> Result<Drained, Error> {
-        let Some(log) = &self.log else { return Ok(Drained::Clean) };
-        let index = self.attachments.index_named(name)?;
-        if let Some(reason) = self.ids.of(index).and_then(|attachment| self.unknown_loss(attachment)) {
-            return Err(Error::new(ErrorKind::Refused, format!("volume {name}: {reason}")));
-        }
-        let Some((volume, _)) = self.volumes.get(index) else {
-            return self.refuse_dirty(log, index, name).map(|()| Drained::Clean);
-        };
-        volume.draining.set(true);
-        let cleaned = || volume.stats.cleaned_bytes.get();
-        let mut least = (u64::MAX, self.env.now(), cleaned());
-        loop {
-            let changed = log.signals().room.wait();
-            if !volume.draining.get() {
-                return Ok(Drained::Cancelled);
-            }
-            let dirty = log.counts(index).dirty;
-            let Some(attached) = volume.attached_at(self, index).filter(|_| dirty > 0) else {
-                return Ok(Drained::Clean);
-            };
-            let (before, since, cleaned_then) = least;
-            if dirty < before {
-                least = (dirty, self.env.now(), cleaned());
-            } else if self.env.now().since(since) >= STEADY && cleaned() - cleaned_then >= before * PAGE {
-                return Ok(Drained::Overwritten);
-            }
-            if let Some(error) = (LoggedVolume { volume: &volume, attached: &attached, log }).cannot_clean() {
-                volume.draining.set(false);
-                return Err(error);
-            }
-            log.signals().cleaner_wanted.wake_all();
-            within(&self.env, INTERVAL, changed).await;
-        }
-    }
-
-    /// Refuses, with the bytes, if a volume that is not attached has dirty data.
-    pub(crate) fn refuse_dirty(&self, log: &Log<E>, index: VolumeIndex, name: &VolumeName) -> Result<(), Error> {
-        let dirty = log.counts(index).dirty * PAGE;
-        if dirty == 0 {
-            return Ok(());
-        }
-        let message = format!(
-            "volume {name}: {dirty} bytes of dirty data are not on its backing device, which is not there: bring it back, \
-             or give the data up by force"
-        );
-        Err(Error::new(ErrorKind::Refused, message))
-    }
-
-    pub(crate) fn cancel_drain(&self, name: &VolumeName) {
-        if let Some(volume) = self.volume_named(name) {
-            self.end_drain(&volume);
-        }
-    }
-
-    /// If it is attached.
-    pub(crate) fn volume_named(&self, name: &VolumeName) -> Option<Rc<VolumeInner<E>>> {
-        let index = self.attachments.index_named(name).ok()?;
-        self.volumes.get(index).map(|(volume, _)| volume)
-    }
-
-    pub(crate) fn end_drain(&self, volume: &VolumeInner<E>) {
-        volume.draining.set(false);
-        if let Some(log) = &self.log {
-            log.signals().room.wake_all();
-        }
-    }
-
-    pub(crate) fn wake_cleaner(&self) {
-        if let Some(log) = &self.log {
-            log.signals().cleaner_wanted.wake_all();
-        }
-    }
 }
 
 impl<E: Env> LoggedVolume<'_, E> {
@@ -391,7 +255,7 @@ impl<E: Env> LoggedVolume<'_, E> {
             // A read may bring another buffer than the one that it was given.
             whole = Some(match whole {
                 None => part,
-                Some(before) => joined(&self.pool().env, before, part),
+                Some(before) => joined(self.pool().env.buffers(), before, part),
             });
         }
         extent.runs.iter().for_each(LogRun::release);
@@ -439,7 +303,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     }
 
     /// Why what is dirty cannot be cleaned.
-    pub(super) fn cannot_clean(self) -> Option<Error> {
+    pub(crate) fn cannot_clean(self) -> Option<Error> {
         let Self { volume, log, .. } = self;
         let dirty = log.counts(self.index()).dirty * PAGE;
         let name = &volume.spec.borrow().name;
@@ -462,7 +326,14 @@ impl<E: Env> LoggedVolume<'_, E> {
     }
 }
 
-/// Cleans a volume for as long as that is due.
+/// Cleans a volume for as long as that is due, by a task of its own, unless one does.
+pub(crate) fn clean_if_due<E: Env>(volume: Rc<VolumeInner<E>>, attached: Rc<Attached<E>>) {
+    let is_due = LoggedVolume::of(&volume, &attached).is_some_and(|logged| logged.effort().is_some());
+    if is_due && !volume.cleaning.replace(true) {
+        volume.env.clone().spawn(clean_volume(volume, attached));
+    }
+}
+
 async fn clean_volume<E: Env>(volume: Rc<VolumeInner<E>>, attached: Rc<Attached<E>>) {
     let Some(logged) = LoggedVolume::of(&volume, &attached) else { return };
     while let Some(effort) = logged.effort() {
@@ -494,17 +365,6 @@ fn unreadable(bytes: u64) -> Error {
     Error::new(ErrorKind::Media, format!("{bytes} bytes of dirty data cannot be read from any copy on the SSDs"))
 }
 
-/// Joins two buffers, without a copy if they are neighbours.
-pub(crate) fn joined<E: Env>(env: &E, before: Buf, part: Buf) -> Buf {
-    if before.is_followed_by(&part) {
-        return before.join(part);
-    }
-    let mut whole = env.buffers().take(before.len() + part.len());
-    whole[..before.len()].copy_from_slice(&before);
-    whole[before.len()..].copy_from_slice(&part);
-    whole
-}
-
 /// Pages of an extent: whole optimal transfers, about a mebibyte.
 fn extent_pages(optimal_io_bytes: u32) -> u64 {
     let optimal = u64::from(optimal_io_bytes);
@@ -534,36 +394,10 @@ fn split_at_gaps(range: &Range<u64>, runs: Vec<LogRun>, held: &Rc<Held>) -> Vec<
     extents
 }
 
-impl<E: Env> Attached<E> {
-    /// The cleaner writes again what is too much to remember.
-    fn remember_written_out(&self, runs: impl Iterator<Item = (Mark, LogRun)>) {
-        let mut written_out = self.written_out.borrow_mut();
-        let room = WRITTEN_OUT_MAX.saturating_sub(written_out.len());
-        written_out.extend(runs.take(room));
-    }
-
-    /// The backing device has what the log has of the page in this place.
-    pub(super) fn wrote_out(&self, page: u64, place: Place) -> bool {
-        self.written_out
-            .borrow()
-            .iter()
-            .any(|(_, run)| run.pages.contains(&page) && run.places().any(|own| own == (page, place)))
-    }
-}
-
 impl<E: Env> VolumeInner<E> {
     /// The bytes of these pages that lie inside the volume.
     pub(crate) fn bytes_of_pages(&self, pages: &Range<u64>) -> ByteRange {
         ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes.get()) }
-    }
-
-    /// If it is in this place of this pool.
-    pub(crate) fn attached_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> Option<Rc<Attached<E>>> {
-        self.attached().filter(|attached| Rc::ptr_eq(&attached.pool, pool) && attached.index == index)
-    }
-
-    pub(crate) fn detached_from(&self, pool: &Rc<PoolInner<E>>) -> bool {
-        self.attached().is_none_or(|attached| !Rc::ptr_eq(&attached.pool, pool))
     }
 
     /// By the task that does so, or by a flush.
@@ -582,23 +416,5 @@ impl<E: Env> VolumeInner<E> {
             return false;
         }
         now.since(since) >= time
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // proves: D8, D12
-    #[test]
-    fn cleaning_works_harder_the_nearer_hosts_are_to_being_slowed_and_never_harder_at_a_lower_rate() {
-        let at_once = |rate, pressure_percent| Effort::Beside { rate, pressure_percent }.at_once();
-        for rate in [FlushRate::Low, FlushRate::Medium, FlushRate::High] {
-            assert!(at_once(rate, 0) < at_once(rate, 50) && at_once(rate, 50) < at_once(rate, 100), "{rate:?}");
-        }
-        for pressure_percent in [0, 50, 100] {
-            assert!(at_once(FlushRate::Low, pressure_percent) < at_once(FlushRate::Medium, pressure_percent));
-            assert!(at_once(FlushRate::Medium, pressure_percent) <= at_once(FlushRate::High, pressure_percent));
-        }
     }
 }

@@ -13,9 +13,10 @@ use hotset_block::{Device, DeviceInfo, Env};
 
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
-use crate::volume::cleaner::Effort;
+use crate::volume::effort::Effort;
 use crate::volume::in_log::LoggedVolume;
-use crate::volume::{Attached, VolumeInner};
+use crate::volume::inner::VolumeInner;
+use crate::volume::place::Attached;
 
 /// How often it is asked whether the reads in flight have ended.
 const LOOK: Duration = Duration::from_millis(20);

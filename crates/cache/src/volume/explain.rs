@@ -1,5 +1,7 @@
 //! Where one page of a volume is now, and why it is not in the cache.
 
+use std::rc::Rc;
+
 use hotset_block::Env;
 
 use crate::address::{BlockKey, VolumeIndex};
@@ -8,9 +10,11 @@ use crate::clean::{BlockCounts, SlotCopy};
 use crate::config::PAGE;
 use crate::log::Log;
 use crate::log::overlay::Content;
-use crate::pool::PoolInner;
+use crate::volume::fill::Filler;
+use crate::volume::inner::VolumeInner;
 use crate::volume::missed::Missed;
-use crate::volume::{Attached, VolumeInner};
+use crate::volume::place::Attached;
+use crate::volume::place::PoolRooms;
 
 /// A page of a volume, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +90,8 @@ impl<E: Env> VolumeInner<E> {
     }
 }
 
-impl<E: Env> PoolInner<E> {
-    fn explain(&self, volume: VolumeIndex, page: u64) -> InPool {
+impl<E: Env> PoolRooms<E> {
+    fn explain(self: &Rc<Self>, volume: VolumeIndex, page: u64) -> InPool {
         let pages = page..page + 1;
         let block = self.blocks.one_of(&pages).expect("a page lies in one block");
         let key = BlockKey { volume, block };
@@ -108,7 +112,7 @@ impl<E: Env> PoolInner<E> {
                 (false, false) => FillState::None,
             },
             was_evicted: self.clean.standing(key) == Standing::Evicted,
-            hindrance: self.filler.hindrance(volume),
+            hindrance: Filler::of(self).hindrance(volume),
         }
     }
 

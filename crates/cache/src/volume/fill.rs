@@ -5,7 +5,6 @@
 //! `fill-clean-only`): pages under a lock at its start are left out, and so are those with a live copy in the write log; writes that
 //! begin later take theirs out.
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,19 +12,15 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
-use crate::address::{BlockKey, Blocks, VolumeIndex, at_u64};
-use crate::clean::Clean;
+use crate::address::{BlockKey, VolumeIndex, at_u64};
 use crate::clean::fills::{Fill, Request};
 use crate::clean::page_set::PageSet;
-use crate::config::{FetchRate, PAGE, PoolSettings, limits};
-use crate::log::Log;
-use crate::members::Members;
+use crate::config::{FetchRate, PAGE, limits};
 use crate::members::io::add;
-use crate::members::pool_life::PoolLife;
 use crate::time_limit::within;
-use crate::volume::VolumeInner;
-use crate::volume::attached_volumes::AttachedVolumes;
+use crate::volume::inner::VolumeInner;
 use crate::volume::missed::Missed;
+use crate::volume::place::PoolRooms;
 
 /// How often what waits in the queue is looked at without any news.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -47,40 +42,28 @@ fn pace(rate: FetchRate) -> (usize, u64) {
 }
 
 /// Who brings blocks into the cache.
-pub(crate) struct Filler<E: Env> {
-    env: E,
-    life: Rc<PoolLife>,
-    members: Rc<Members<E>>,
-    clean: Rc<Clean<E>>,
-    log: Option<Rc<Log<E>>>,
-    settings: Rc<Cell<PoolSettings>>,
-    blocks: Blocks,
-    volumes: Rc<AttachedVolumes<E>>,
+pub(crate) struct Filler<'p, E: Env> {
+    pool: &'p Rc<PoolRooms<E>>,
 }
 
-/// What a [`Filler`] works on.
-pub(crate) struct FillerParts<E: Env> {
-    pub(crate) env: E,
-    pub(crate) life: Rc<PoolLife>,
-    pub(crate) members: Rc<Members<E>>,
-    pub(crate) clean: Rc<Clean<E>>,
-    pub(crate) log: Option<Rc<Log<E>>>,
-    pub(crate) settings: Rc<Cell<PoolSettings>>,
-    pub(crate) blocks: Blocks,
-    pub(crate) volumes: Rc<AttachedVolumes<E>>,
+impl<E: Env> Clone for Filler<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
 }
 
-impl<E: Env> Filler<E> {
-    pub(crate) fn new(parts: FillerParts<E>) -> Self {
-        let FillerParts { env, life, members, clean, log, settings, blocks, volumes } = parts;
-        Self { env, life, members, clean, log, settings, blocks, volumes }
+impl<E: Env> Copy for Filler<'_, E> {}
+
+impl<'p, E: Env> Filler<'p, E> {
+    pub(crate) fn of(pool: &'p Rc<PoolRooms<E>>) -> Self {
+        Self { pool }
     }
 
     /// Asks for a block to be filled when its turn comes.
-    pub(crate) fn request_fill(&self, key: BlockKey) -> Request {
-        let request = self.clean.fills().request(key);
+    pub(crate) fn request_fill(self, key: BlockKey) -> Request {
+        let request = self.pool.clean.fills().request(key);
         if request == Request::Queued
-            && let Some((volume, _)) = self.volumes.get(key.volume)
+            && let Some((volume, _)) = self.pool.volumes.get(key.volume)
         {
             volume.backing.block_is_wanted();
         }
@@ -88,39 +71,24 @@ impl<E: Env> Filler<E> {
     }
 
     /// Fills a block because the client asks for it (NBD's `CACHE`); returns when it is there, or cannot be.
-    pub(crate) async fn populate_block(&self, key: BlockKey) {
+    pub(crate) async fn populate_block(self, key: BlockKey) {
         if self.request_fill(key) == Request::Refused {
             return;
         }
-        let fills = self.clean.fills();
-        while fills.is_known(key) && !self.life.is_stopping() {
+        let fills = self.pool.clean.fills();
+        while fills.is_known(key) && !self.pool.life.is_stopping() {
             fills.ended().await;
         }
     }
 
-    /// The task that starts queued fills whenever something changed that may let them start.
-    pub(crate) async fn run_fill_pump(self: Rc<Self>) {
-        let fills = self.clean.fills();
-        while !self.life.is_stopping() {
-            self.start_queued_fills();
-            let wanted = fills.pump_wanted();
-            if fills.queued() == 0 {
-                wanted.await;
-            } else {
-                // Nobody tells that a backing device hangs by now.
-                within(&self.env, INTERVAL, wanted).await;
-            }
-        }
-    }
-
-    fn start_queued_fills(self: &Rc<Self>) {
+    fn start_queued_fills(self) {
         self.see_to_claims();
-        let fills = self.clean.fills();
-        if self.members.online_ssds().next().is_none() || self.fills_nothing() {
+        let fills = self.pool.clean.fills();
+        if self.pool.members.online_ssds().next().is_none() || self.fills_nothing() {
             fills.forget_queue();
         }
         while fills.queued() > 0 && self.may_start_fill() {
-            let Some(key) = fills.next_queued(self.env.now()) else { return };
+            let Some(key) = fills.next_queued(self.pool.env.now()) else { return };
             if let Some((fill, volume)) = self.begin_fill(key) {
                 self.spawn_fill(fill, volume);
             } else {
@@ -130,10 +98,10 @@ impl<E: Env> Filler<E> {
     }
 
     /// The log took segments from the slots: what volumes were promised of that is filled anew.
-    fn see_to_claims(&self) {
-        for claimed in self.log.iter().flat_map(|log| log.take_claims()) {
+    fn see_to_claims(self) {
+        for claimed in self.pool.log.iter().flat_map(|log| log.take_claims()) {
             for volume in claimed.evicted {
-                self.count_evictions(volume, 1);
+                self.pool.volumes.count_evictions(volume, 1);
             }
             for key in claimed.promised {
                 self.request_fill(key);
@@ -143,101 +111,95 @@ impl<E: Env> Filler<E> {
 
     /// Without two copies of what hosts write, nothing new is brought in (REQUIREMENTS F2); nor when the SSDs have taken
     /// what they may in a day.
-    fn fills_nothing(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| !log.mirrorer().may_cache_writes()) || self.is_worn_for_today()
+    fn fills_nothing(self) -> bool {
+        self.pool.log.as_ref().is_some_and(|log| !log.mirrorer().may_cache_writes()) || self.is_worn_for_today()
     }
 
     /// The SSDs have taken what an administrator allows them in a day, fills that run included: nothing more is populated. Hosts'
     /// writes, cleaning and copies go on.
-    pub(crate) fn is_worn_for_today(&self) -> bool {
-        let Some(limit) = self.settings.get().ssd_writes_per_day_bytes else { return false };
-        let running = u64::try_from(self.clean.fills().running()).expect("an address has 64 bits at most");
-        self.members.written_today().saturating_add(running * self.blocks.bytes()) >= limit
+    pub(crate) fn is_worn_for_today(self) -> bool {
+        let Some(limit) = self.pool.settings.get().ssd_writes_per_day_bytes else { return false };
+        let running = u64::try_from(self.pool.clean.fills().running()).expect("an address has 64 bits at most");
+        self.pool.members.written_today().saturating_add(running * self.pool.blocks.bytes()) >= limit
     }
 
     /// What keeps blocks of a volume out of the cache that are hot enough, and that nobody is filling.
-    pub(super) fn hindrance(&self, volume: VolumeIndex) -> Option<Missed> {
+    pub(super) fn hindrance(self, volume: VolumeIndex) -> Option<Missed> {
         if self.is_worn_for_today() {
             return Some(Missed::WearLimit);
         }
-        if self.fills_nothing() || self.members.online_ssds().next().is_none() {
+        if self.fills_nothing() || self.pool.members.online_ssds().next().is_none() {
             return Some(Missed::Degraded);
         }
-        if !self.clean.may_have_more(volume) && !self.clean.has_victim_of(volume) {
+        if !self.pool.clean.may_have_more(volume) && !self.pool.clean.has_victim_of(volume) {
             return Some(Missed::Share);
         }
-        (!self.clean.has_ready_slot()).then_some(Missed::NoRoom)
+        (!self.pool.clean.has_ready_slot()).then_some(Missed::NoRoom)
     }
 
     /// Whether there is a slot and a permit for one more fill.
-    pub(crate) fn may_start_fill(&self) -> bool {
-        let (at_once, _) = pace(self.settings.get().fetch_rate);
-        let by_memory = at_u64(limits::FILL_BYTES_MAX / self.blocks.bytes());
-        let has_room = || self.clean.fills().leave_room(at_once.min(by_memory.max(2)), self.env.now());
-        !self.life.is_stopping() && !self.fills_nothing() && has_room() && self.makes_slot_ready()
+    pub(crate) fn may_start_fill(self) -> bool {
+        let (at_once, _) = pace(self.pool.settings.get().fetch_rate);
+        let by_memory = at_u64(limits::FILL_BYTES_MAX / self.pool.blocks.bytes());
+        let has_room = || self.pool.clean.fills().leave_room(at_once.min(by_memory.max(2)), self.pool.env.now());
+        !self.pool.life.is_stopping() && !self.fills_nothing() && has_room() && self.makes_slot_ready()
     }
 
     /// Whether a miss may carry the fill of this block: the fetch rate has no say in that.
-    pub(super) fn may_carry_fill(&self, key: BlockKey) -> bool {
-        let by_memory = at_u64(limits::CARRIED_FILL_BYTES_MAX / self.blocks.bytes());
-        let has_room = || self.clean.fills().may_carry(key, by_memory);
-        !self.life.is_stopping() && !self.fills_nothing() && has_room() && self.makes_slot_ready()
+    pub(super) fn may_carry_fill(self, key: BlockKey) -> bool {
+        let by_memory = at_u64(limits::CARRIED_FILL_BYTES_MAX / self.pool.blocks.bytes());
+        let has_room = || self.pool.clean.fills().may_carry(key, by_memory);
+        !self.pool.life.is_stopping() && !self.fills_nothing() && has_room() && self.makes_slot_ready()
     }
 
     /// Whether there is a slot for one more block, for which others may have to go.
-    fn makes_slot_ready(&self) -> bool {
-        for volume in self.clean.make_room() {
-            self.count_evictions(volume, 1);
+    fn makes_slot_ready(self) -> bool {
+        for volume in self.pool.clean.make_room() {
+            self.pool.volumes.count_evictions(volume, 1);
         }
-        self.clean.has_ready_slot()
-    }
-
-    pub(crate) fn count_evictions(&self, volume: VolumeIndex, count: u32) {
-        if let Some((volume, _)) = self.volumes.get(volume) {
-            add(&volume.stats.evicted_blocks, u64::from(count));
-        }
+        self.pool.clean.has_ready_slot()
     }
 
     /// Reserves a slot for a block and registers the fill, so that writes from now on are seen. `None`: there is no
     /// slot, or the block needs no fill (any more).
-    pub(crate) fn begin_fill(&self, key: BlockKey) -> Option<(Rc<Fill>, Rc<VolumeInner<E>>)> {
-        let (volume, attachment) = self.volumes.get(key.volume)?;
-        if !self.clean.needs_fill(key, self.pages_in_block(key, &volume)) {
+    pub(crate) fn begin_fill(self, key: BlockKey) -> Option<(Rc<Fill>, Rc<VolumeInner<E>>)> {
+        let (volume, attachment) = self.pool.volumes.get(key.volume)?;
+        if !self.pool.clean.needs_fill(key, self.pages_in_block(key, &volume)) {
             return None;
         }
         // A volume that has all that it may have gives up a block of its own.
-        let room = self.clean.make_room_in_share(key.volume, 1, OWN_EVICTIONS);
+        let room = self.pool.clean.make_room_in_share(key.volume, 1, OWN_EVICTIONS);
         add(&volume.stats.evicted_blocks, u64::from(room.evicted));
         if !room.enough {
             return None;
         }
-        let fill = self.clean.begin_fill(key, attachment, self.fillable_pages(key, &volume))?;
+        let fill = self.pool.clean.begin_fill(key, attachment, self.fillable_pages(key, &volume))?;
         Some((fill, volume))
     }
 
     /// The pages of a block's place in its volume, also where that ends before.
-    pub(super) fn pages_of_block(&self, key: BlockKey) -> Range<u64> {
-        let first = self.blocks.first_page(key.block);
-        first..first + u64::from(self.blocks.pages_per_block)
+    pub(super) fn pages_of_block(self, key: BlockKey) -> Range<u64> {
+        let first = self.pool.blocks.first_page(key.block);
+        first..first + u64::from(self.pool.blocks.pages_per_block)
     }
 
     /// The pages of the block that lie inside the volume.
-    fn pages_in_block(&self, key: BlockKey, volume: &VolumeInner<E>) -> u32 {
-        let left = volume.size_bytes.get().div_ceil(PAGE).saturating_sub(self.blocks.first_page(key.block));
-        let most = u64::from(self.blocks.pages_per_block);
+    fn pages_in_block(self, key: BlockKey, volume: &VolumeInner<E>) -> u32 {
+        let left = volume.size_bytes.get().div_ceil(PAGE).saturating_sub(self.pool.blocks.first_page(key.block));
+        let most = u64::from(self.pool.blocks.pages_per_block);
         u32::try_from(left.min(most)).expect("a block has at most 1024 pages")
     }
 
     /// The pages of the block that no write or discard is just changing, and that have no live copy.
-    fn fillable_pages(&self, key: BlockKey, volume: &VolumeInner<E>) -> PageSet {
+    fn fillable_pages(self, key: BlockKey, volume: &VolumeInner<E>) -> PageSet {
         let count = self.pages_in_block(key, volume);
         let mut pages = PageSet::from_range(0..count);
-        let first = self.blocks.first_page(key.block);
+        let first = self.pool.blocks.first_page(key.block);
         for held in volume.locks.held_in(&(first..first + u64::from(count))) {
             let small = |page: u64| u32::try_from(page - first).expect("a block has at most 1024 pages");
             pages.remove(&(small(held.start)..small(held.end)));
         }
-        if let Some(log) = &self.log {
+        if let Some(log) = &self.pool.log {
             for live in log.overlay().range(key.volume, first..first + u64::from(count)) {
                 let page = u32::try_from(live.page - first).expect("a block has at most 1024 pages");
                 pages.remove(&(page..page + 1));
@@ -246,46 +208,46 @@ impl<E: Env> Filler<E> {
         pages
     }
 
-    pub(crate) fn spawn_fill(self: &Rc<Self>, fill: Rc<Fill>, volume: Rc<VolumeInner<E>>) {
-        let pool = Rc::clone(self);
-        self.env.spawn(async move {
-            pool.run_fill(&fill, &volume).await;
+    pub(crate) fn spawn_fill(self, fill: Rc<Fill>, volume: Rc<VolumeInner<E>>) {
+        let pool = Rc::clone(self.pool);
+        self.pool.env.spawn(async move {
+            Filler::of(&pool).run_fill(&fill, &volume).await;
             pool.clean.fills().end(&fill);
         });
     }
 
-    async fn run_fill(&self, fill: &Fill, volume: &VolumeInner<E>) {
+    async fn run_fill(self, fill: &Fill, volume: &VolumeInner<E>) {
         let (header, data) = self.buffers_of(fill);
         let data = self.read_block(fill, volume, data).await;
         self.complete_fill(fill, volume, header, data).await;
     }
 
     /// For the bytes before the pages of a block, and for the pages, in one piece.
-    pub(super) fn buffers_of(&self, fill: &Fill) -> (Buf, Buf) {
-        let header_bytes = self.clean.header_bytes(fill);
-        self.env.buffers().take(header_bytes + at_u64(self.blocks.bytes())).split_at(header_bytes)
+    pub(super) fn buffers_of(self, fill: &Fill) -> (Buf, Buf) {
+        let header_bytes = self.pool.clean.header_bytes(fill);
+        self.pool.env.buffers().take(header_bytes + at_u64(self.pool.blocks.bytes())).split_at(header_bytes)
     }
 
     /// The block was read: it goes to its slot. The fill is not ended by this.
-    pub(super) async fn complete_fill(&self, fill: &Fill, volume: &VolumeInner<E>, header: Buf, data: Buf) {
-        let pages = self.clean.complete_fill(fill, header, data).await;
+    pub(super) async fn complete_fill(self, fill: &Fill, volume: &VolumeInner<E>, header: Buf, data: Buf) {
+        let pages = self.pool.clean.complete_fill(fill, header, data).await;
         add(&volume.stats.populated_bytes, u64::from(pages) * PAGE);
     }
 
     /// Reads what the fill wants into `data`, except what misses have brought already. Pages that cannot be read leave
     /// the fill.
-    async fn read_block(&self, fill: &Fill, volume: &VolumeInner<E>, data: Buf) -> Buf {
+    async fn read_block(self, fill: &Fill, volume: &VolumeInner<E>, data: Buf) -> Buf {
         let mut wanted = fill.pages();
         let offered = fill.take_offered();
         for (first, buf) in &offered {
             let count = u32::try_from(buf.len() / PAGE_BYTES).expect("a block has at most 1024 pages");
             wanted.remove(&(*first..first + count));
         }
-        let (_, chunk_bytes) = pace(self.settings.get().fetch_rate);
+        let (_, chunk_bytes) = pace(self.pool.settings.get().fetch_rate);
         let chunk = u32::try_from(chunk_bytes / PAGE).expect("they are counted in 32 bits");
         let mut reads = Vec::new();
         let mut rest = data;
-        for (pages, read) in pieces_of(&wanted, chunk, self.blocks.pages_per_block) {
+        for (pages, read) in pieces_of(&wanted, chunk, self.pool.blocks.pages_per_block) {
             let (piece, next) = rest.split_at(PAGE_BYTES * pages.len());
             rest = next;
             reads.push(self.read_piece(fill, volume, pages, read, piece));
@@ -300,7 +262,7 @@ impl<E: Env> Filler<E> {
     }
 
     async fn read_piece(
-        &self,
+        self,
         fill: &Fill,
         volume: &VolumeInner<E>,
         pages: Range<u32>,
@@ -313,12 +275,13 @@ impl<E: Env> Filler<E> {
                 piece
             }
             Reading::Backing => {
-                let offset = (self.blocks.first_page(fill.key().block) + u64::from(pages.start)) * PAGE;
-                let demand =
-                    || (self.settings.get().fetch_rate, volume.stats.read_hits.get() - volume.stats.memory_hits.get());
+                let offset = (self.pool.blocks.first_page(fill.key().block) + u64::from(pages.start)) * PAGE;
+                let demand = || {
+                    (self.pool.settings.get().fetch_rate, volume.stats.read_hits.get() - volume.stats.memory_hits.get())
+                };
                 let read = async |offset, part: Buf| {
                     let turn = volume.backing.fills_turn(part.len(), demand).await;
-                    self.clean.fills().begins_to_read(fill);
+                    self.pool.clean.fills().begins_to_read(fill);
                     turn.read(offset, part).await
                 };
                 let (piece, result) = volume.view.read_pages(offset, piece, read).await;
@@ -333,12 +296,12 @@ impl<E: Env> Filler<E> {
     // ---- fills that ride on misses
 
     /// Whether blocks are so small that misses carry their fills.
-    pub(super) fn fills_are_carried(&self) -> bool {
-        self.blocks.bytes() <= CARRIED_BLOCK_BYTES_MAX
+    pub(super) fn fills_are_carried(self) -> bool {
+        self.pool.blocks.bytes() <= CARRIED_BLOCK_BYTES_MAX
     }
 
     /// Begins the fills of the hot blocks of a miss, as far as there is room; the others are asked for.
-    pub(super) fn begin_carried_fills(&self, hot: &[BlockKey]) -> Vec<Rc<Fill>> {
+    pub(super) fn begin_carried_fills(self, hot: &[BlockKey]) -> Vec<Rc<Fill>> {
         let mut carried = Vec::new();
         for key in hot {
             let begun = if self.may_carry_fill(*key) { self.begin_fill(*key) } else { None };
@@ -353,25 +316,35 @@ impl<E: Env> Filler<E> {
     }
 
     /// Brings a block to its slot in the background; without its bytes it does not come in.
-    pub(super) fn complete_carried_fill(
-        self: &Rc<Self>,
-        volume: &Rc<VolumeInner<E>>,
-        fill: Rc<Fill>,
-        block: Option<&[u8]>,
-    ) {
+    pub(super) fn complete_carried_fill(self, volume: &Rc<VolumeInner<E>>, fill: Rc<Fill>, block: Option<&[u8]>) {
         let (header, mut data) = self.buffers_of(&fill);
         match block {
             Some(block) => data.copy_from_slice(block),
             None => {
-                fill.exclude(&(0..self.blocks.pages_per_block));
-                self.clean.fills().remember_not_carried(fill.key());
+                fill.exclude(&(0..self.pool.blocks.pages_per_block));
+                self.pool.clean.fills().remember_not_carried(fill.key());
             }
         }
-        let (pool, volume) = (Rc::clone(self), Rc::clone(volume));
-        self.env.spawn(async move {
-            pool.complete_fill(&fill, &volume, header, data).await;
+        let (pool, volume) = (Rc::clone(self.pool), Rc::clone(volume));
+        self.pool.env.spawn(async move {
+            Filler::of(&pool).complete_fill(&fill, &volume, header, data).await;
             pool.clean.fills().end(&fill);
         });
+    }
+}
+
+/// The task that starts queued fills whenever something changed that may let them start.
+pub(crate) async fn run_fill_pump<E: Env>(pool: Rc<PoolRooms<E>>) {
+    let fills = pool.clean.fills();
+    while !pool.life.is_stopping() {
+        Filler::of(&pool).start_queued_fills();
+        let wanted = fills.pump_wanted();
+        if fills.queued() == 0 {
+            wanted.await;
+        } else {
+            // Nobody tells that a backing device hangs by now.
+            within(&pool.env, INTERVAL, wanted).await;
+        }
     }
 }
 

@@ -17,9 +17,10 @@ use hotset_block::sync::Promise;
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
 use crate::time_limit::within;
-use crate::volume::cleaner::Effort;
+use crate::volume::effort::Effort;
 use crate::volume::in_log::LoggedVolume;
-use crate::volume::{Volume, VolumeInner};
+use crate::volume::inner::Volume;
+use crate::volume::inner::VolumeInner;
 
 /// How soon whoever waits hears that it was cancelled, whatever the backing device does.
 const LOOK: Duration = Duration::from_millis(200);

@@ -15,8 +15,9 @@ use crate::config::PAGE;
 use crate::error::Error;
 use crate::format::catalogue::{BackingIdentity, Fingerprint};
 use crate::format::crc64;
+use crate::volume::inner::VolumeInner;
+use crate::volume::place::Attached;
 use crate::volume::view::BackingView;
-use crate::volume::{Attached, VolumeInner};
 
 impl<E: Env> BackingView<E> {
     /// What the backing device is now, of which the volume has so many bytes. A page that cannot be read stays unsettled.

@@ -6,8 +6,9 @@ use hotset_block::Env;
 
 use crate::address::VolumeIndex;
 use crate::log::Log;
-use crate::pool::PoolInner;
-use crate::volume::{Attached, VolumeInner};
+use crate::volume::inner::VolumeInner;
+use crate::volume::place::Attached;
+use crate::volume::place::PoolRooms;
 
 /// See the file's summary.
 pub(crate) struct LoggedVolume<'v, E: Env> {
@@ -31,7 +32,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
         Some(Self { volume, attached, log })
     }
 
-    pub(super) fn pool(self) -> &'v PoolInner<E> {
+    pub(super) fn pool(self) -> &'v PoolRooms<E> {
         &self.attached.pool
     }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use crate::members::io::add;
-use crate::volume::Stats;
+use crate::volume::stats::Stats;
 
 /// Why a read was not answered from the cache. A read that is under way is counted already when that is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

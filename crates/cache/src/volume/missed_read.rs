@@ -8,11 +8,18 @@ use futures_util::future::{Either, select};
 use hotset_block::{Buf, ByteRange, Env};
 
 use crate::address::{BlockKey, SlotIndex, bytes_of, bytes_within};
+use crate::clean::slots::Standing;
+use crate::clean::{CountedRead, FirstMissed};
 use crate::error::Error;
 use crate::members::io::add;
+use crate::volume::destination::Destination;
+use crate::volume::destination::within_pages;
+use crate::volume::fill::Filler;
+use crate::volume::inner::VolumeInner;
 use crate::volume::missed::Missed;
-use crate::volume::read::{Destination, Plan, within_pages};
-use crate::volume::{Attached, VolumeInner};
+use crate::volume::place::Attached;
+use crate::volume::place::PoolRooms;
+use crate::volume::plan::Plan;
 
 /// See the file's summary.
 pub(super) struct MissedRead<'r, E: Env> {
@@ -52,7 +59,7 @@ impl<'r, E: Env> MissedRead<'r, E> {
         let threshold = pool.settings.get().populate_on_read;
         let counted = pool.clean.count_read(attached.index, std::iter::once(pages), threshold);
         let missed = pool.why_missed(&counted, threshold);
-        if !pool.filler.fills_are_carried() {
+        if !Filler::of(pool).fills_are_carried() {
             return self.run_with_large_blocks(&counted.hot, destination, missed).await;
         }
         if let Some(buf) = self.read_with_blocks(&counted.hot).await {
@@ -76,28 +83,28 @@ impl<'r, E: Env> MissedRead<'r, E> {
         let pool = &attached.pool;
         let [key] = hot[..] else {
             for key in hot {
-                pool.filler.request_fill(*key);
+                Filler::of(pool).request_fill(*key);
             }
             return self.read_missing(destination, missed).await;
         };
         // Those that wait for their turn come first: they are filled in the order in which the disks read fastest.
         let fills = pool.clean.fills();
         let now =
-            fills.queued() == 0 && fills.may_begin(attached.index, pool.env.now()) && pool.filler.may_start_fill();
-        let begun = if now { pool.filler.begin_fill(key) } else { None };
+            fills.queued() == 0 && fills.may_begin(attached.index, pool.env.now()) && Filler::of(pool).may_start_fill();
+        let begun = if now { Filler::of(pool).begin_fill(key) } else { None };
         let Some((fill, volume)) = begun else {
-            pool.filler.request_fill(key);
+            Filler::of(pool).request_fill(key);
             return self.read_missing(destination, missed).await;
         };
         reader.missed(pages, missed);
         let buf = destination.buf(reader.env.buffers(), bytes_of(pages));
         let read = reader.view.read_whole_pages(pages, buf).await;
         if let Ok(buf) = &read {
-            let block = pool.filler.pages_of_block(key);
+            let block = Filler::of(pool).pages_of_block(key);
             let part = pages.start.max(block.start)..pages.end.min(block.end);
             fill.offer(pool.blocks.within(&part).start, reader.env.buffers().copy_of(&buf[bytes_within(pages, &part)]));
         }
-        pool.filler.spawn_fill(fill, volume);
+        Filler::of(pool).spawn_fill(fill, volume);
         Ok(self.part_of(read?))
     }
 
@@ -145,5 +152,29 @@ impl<'r, E: Env> MissedRead<'r, E> {
     /// The request's part of its pages.
     fn part_of(self, pages: Buf) -> Buf {
         within_pages(pages, self.pages, self.range)
+    }
+}
+
+impl<E: Env> PoolRooms<E> {
+    /// Why a read was not answered from the cache that was counted so, before anything follows from that.
+    pub(super) fn why_missed(self: &Rc<Self>, counted: &CountedRead, threshold: u8) -> Missed {
+        let FirstMissed { key, count } = counted.first.as_ref().expect("a read that missed has missed some block");
+        match self.clean.standing(*key) {
+            Standing::Cached => return Missed::Overwritten,
+            // It counts from the beginning.
+            Standing::Evicted if *count <= threshold => return Missed::Evicted,
+            Standing::Evicted | Standing::Unknown => {}
+        }
+        let first_time = if *count == 1 { Missed::FirstTouch } else { Missed::BelowThreshold };
+        let fills = self.clean.fills();
+        if *count < threshold {
+            return first_time;
+        }
+        match Filler::of(self).hindrance(key.volume) {
+            Some(hindrance @ (Missed::WearLimit | Missed::Degraded)) => hindrance,
+            // It has reached the threshold by this read.
+            Some(_) | None if *count == threshold && !fills.is_known(*key) => first_time,
+            hindrance => hindrance.unwrap_or(Missed::FetchRate),
+        }
     }
 }

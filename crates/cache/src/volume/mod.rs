@@ -3,18 +3,21 @@
 //! Every request is checked here, then goes to its flow: `volume/read.rs`, `volume/write.rs`, `volume/zero.rs`.
 
 // Nouns: what is true now.
+pub(crate) mod destination;
+pub(crate) mod effort;
 pub(crate) mod held_pages;
 pub(crate) mod latency;
 pub(crate) mod locks;
 pub(crate) mod missed;
 pub(crate) mod pieces;
 pub(crate) mod recorder;
+pub(crate) mod requests;
+pub(crate) mod stats;
 pub(crate) mod streams;
 pub(crate) mod turns;
 
 // Verbs: what happens.
 mod allocation;
-pub(crate) mod attached_volumes;
 pub(crate) mod backing;
 mod carried;
 pub(crate) mod cleaner;
@@ -22,164 +25,48 @@ pub(crate) mod clear;
 pub(crate) mod explain;
 pub(crate) mod fill;
 pub(crate) mod flush_now;
+mod grow;
+mod health;
 pub(crate) mod identity;
 pub(crate) mod in_log;
+pub(crate) mod inner;
 mod missed_read;
+pub(crate) mod place;
+mod plan;
 pub(crate) mod read;
 mod read_ahead;
 pub(crate) mod relocate;
 pub(crate) mod replace_lost;
 pub(crate) mod route;
+pub(crate) mod shares;
 pub(crate) mod view;
 pub(crate) mod write;
 pub(crate) mod zero;
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use hotset_block::{Buf, ByteRange, Discard, Env, Extent, ExtentKind, PAGE_BYTES, ZeroMode};
 
-use hotset_block::{Buf, ByteRange, Discard, Env, Extent, ExtentKind, Instant, PAGE_BYTES, ZeroMode};
-
-use crate::address::{BlockKey, VolumeIndex, pages_of};
+use crate::address::{BlockKey, pages_of};
 use crate::advisor::access::Direction;
 use crate::advisor::miniature::Setup;
-use crate::advisor::tap::{Taken, Tap, Wanted};
+use crate::advisor::tap::{Taken, Wanted};
 use crate::config::{PAGE, PoolKind, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
-use crate::log::read_log::LogRun;
-use crate::members::flusher::Mark;
 use crate::members::io::add;
-use crate::memory_cache::{MemoryCache, VolumePages};
-use crate::pool::PoolInner;
-use crate::status::{ErrorAnswer, Health, VolumeStats, VolumeStatus};
-use crate::volume::backing::{Backing, Failures};
+use crate::memory_cache::MemoryCache;
+use crate::status::{ErrorAnswer, Health, VolumeStatus};
+use crate::volume::backing::Backing;
 use crate::volume::clear::{Cleared, Clearing};
+use crate::volume::destination::Destination;
 use crate::volume::explain::Explanation;
+use crate::volume::fill::Filler;
 use crate::volume::in_log::LoggedVolume;
-use crate::volume::latency::{Latencies, LatencyCounters};
-use crate::volume::locks::RangeLocks;
-use crate::volume::missed::LastMisses;
-use crate::volume::read::Destination;
-use crate::volume::recorder::{Recorded, Recorder};
-use crate::volume::streams::Streams;
-use crate::volume::view::BackingView;
-
-/// When a write may be answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// When it is visible; a later flush makes it durable.
-    Volatile,
-    /// When it is durable (FUA).
-    Durable,
-}
-
-/// How long zeroing may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ZeroEffort {
-    /// As long as writing the zeroes takes.
-    Any,
-    /// Fail with `Unsupported` at once if it is not faster than writing (NBD's `FAST_ZERO`).
-    FastOnly,
-}
-
-/// A block device that a host sees. A handle: cloning it is cheap. Each client has its own: it is told once
-/// of what may be lost of what was written.
-pub struct Volume<E: Env> {
-    pub(crate) inner: Rc<VolumeInner<E>>,
-    /// Who uses this handle was told, by a flush, that what was written up to here may not be there.
-    told: Cell<Mark>,
-}
-
-pub(crate) struct VolumeInner<E: Env> {
-    pub(crate) env: E,
-    pub(crate) spec: Rc<RefCell<VolumeSpec>>,
-    /// Whole logical blocks. It may grow.
-    pub(crate) size_bytes: Rc<Cell<u64>>,
-    pub(crate) backing: Rc<Backing<E>>,
-    pub(crate) view: BackingView<E>,
-    pub(crate) locks: RangeLocks,
-    /// Its pages in the memory cache of its thread.
-    pub(crate) memory: Rc<VolumePages>,
-    pub(crate) attached: RefCell<Option<Rc<Attached<E>>>>,
-    /// Its pool has stopped: what that holds of it may be newer than what the backing device does.
-    pub(crate) is_cut_off: Cell<bool>,
-    pub(crate) read_streams: RefCell<Streams>,
-    pub(crate) write_streams: RefCell<Streams>,
-    pub(crate) recorder: Recorder,
-    pub(crate) tap: Tap,
-    pub(crate) stats: Stats,
-    pub(crate) last_misses: LastMisses,
-    pub(crate) stopped: Cell<bool>,
-    /// Its cache is being flushed, so that it can be taken away: new writes go past it.
-    pub(crate) draining: Cell<bool>,
-    /// An administrator wants nothing new to stay dirty, for a while.
-    pub(crate) writes_held: Cell<bool>,
-    /// What is dirty now is being flushed; whether that was cancelled.
-    pub(crate) flushing_now: RefCell<Option<Rc<Cell<bool>>>>,
-    /// Passes over what is dirty that flushes make, beside the task that cleans.
-    pub(crate) passes: Cell<u32>,
-    /// It has dirty data of another backing device: it serves nothing. The reason, and what to do.
-    pub(crate) fenced: RefCell<Option<String>>,
-    pub(crate) last_flush: Cell<Option<Instant>>,
-    /// Parts of what takes long that are done: pieces of zeroes and trims, blocks brought in, extents cleaned.
-    pub(crate) steps: Cell<u64>,
-    /// The requests so far, and since when there were no more of them.
-    pub(crate) idle_since: Cell<(u64, Instant)>,
-    /// A task cleans it.
-    pub(crate) cleaning: Cell<bool>,
-    /// Pages on their way to the backing device from the log.
-    pub(crate) clean_locks: RangeLocks,
-    /// Where the next pass of the cleaner begins.
-    pub(crate) sweep: Cell<u64>,
-    /// Decides which writes go past a dirty cap that is nearly reached.
-    pub(crate) pace: Cell<u64>,
-    pub(crate) clean_error: RefCell<Option<String>>,
-}
-
-/// A volume's place in a pool.
-pub(crate) struct Attached<E: Env> {
-    pub(crate) pool: Rc<PoolInner<E>>,
-    pub(crate) index: VolumeIndex,
-    /// Pages whose fingerprint is settled: the first write to one is recorded before it is done.
-    pub(crate) settled_pages: RefCell<Vec<u64>>,
-    /// What was written to the backing device beside the cleaner: clean as soon as that was flushed.
-    pub(crate) written_out: RefCell<Vec<(Mark, LogRun)>>,
-}
-
-macro_rules! counters {
-    ($([$(
-        $(#[$api:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*);
-    )*])*) => {
-        /// The counters behind [`VolumeStats`].
-        #[derive(Default)]
-        pub(crate) struct Stats {
-            $($(pub(crate) $name: Cell<u64>,)*)*
-            read_latency: Latencies,
-            write_latency: Latencies,
-        }
-
-        impl Stats {
-            /// Goes on counting from there.
-            fn resumed(stats: VolumeStats, (reads, writes): (LatencyCounters, LatencyCounters)) -> Self {
-                Self {
-                    $($($name: Cell::new(stats.$name),)*)*
-                    read_latency: reads.into(),
-                    write_latency: writes.into(),
-                }
-            }
-
-            fn snapshot(&self) -> VolumeStats {
-                VolumeStats { $($($name: self.$name.get(),)*)* }
-            }
-        }
-    };
-}
-hotset_counters::volume_counters!(counters);
-
-impl<E: Env> Clone for Volume<E> {
-    fn clone(&self) -> Self {
-        Self::of(Rc::clone(&self.inner))
-    }
-}
+use crate::volume::inner::{Volume, VolumeInner};
+use crate::volume::latency::LatencyCounters;
+use crate::volume::recorder::Recorded;
+use crate::volume::requests::Durability;
+use crate::volume::requests::ZeroEffort;
+use crate::volume::shares::Shares;
+use crate::volume::stats::Stats;
 
 /// Requests: every range must lie inside the volume; at most `limits::REQUEST_BYTES_MAX` for reads, writes and populate, any
 /// length for trim and write-zeroes. It may be any bytes: who serves the volume sees to it that those who know its logical block
@@ -210,59 +97,7 @@ impl<E: Env> Volume<E> {
             let message = format!("backing device {} has no room for a single block of {unit} bytes", spec.backing);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        Ok(Self::over(env, spec, backing, size_bytes, Stats::default(), memory))
-    }
-
-    fn over(
-        env: E,
-        spec: VolumeSpec,
-        backing: Backing<E>,
-        size_bytes: u64,
-        stats: Stats,
-        memory: &MemoryCache,
-    ) -> Self {
-        let memory = memory.pages_of_volume();
-        memory.switch(spec.settings.memory_cache, spec.settings.read_ahead);
-        let (spec, backing) = (Rc::new(RefCell::new(spec)), Rc::new(backing));
-        let size_bytes = Rc::new(Cell::new(size_bytes));
-        let view = BackingView::new(env.clone(), Rc::clone(&spec), Rc::clone(&backing), Rc::clone(&size_bytes));
-        let inner = VolumeInner {
-            env,
-            spec,
-            size_bytes,
-            backing,
-            view,
-            locks: RangeLocks::default(),
-            memory: Rc::new(memory),
-            attached: RefCell::new(None),
-            is_cut_off: Cell::new(false),
-            read_streams: RefCell::new(Streams::new()),
-            write_streams: RefCell::new(Streams::new()),
-            recorder: Recorder::default(),
-            tap: Tap::default(),
-            stats,
-            last_misses: LastMisses::default(),
-            stopped: Cell::new(false),
-            draining: Cell::new(false),
-            writes_held: Cell::new(false),
-            flushing_now: RefCell::default(),
-            passes: Cell::new(0),
-            fenced: RefCell::default(),
-            last_flush: Cell::new(None),
-            steps: Cell::new(0),
-            idle_since: Cell::default(),
-            cleaning: Cell::new(false),
-            clean_locks: RangeLocks::default(),
-            sweep: Cell::new(0),
-            pace: Cell::new(0),
-            clean_error: RefCell::default(),
-        };
-        Self::of(Rc::new(inner))
-    }
-
-    pub(crate) fn of(inner: Rc<VolumeInner<E>>) -> Self {
-        let told = Cell::new(inner.backing.reported());
-        Self { inner, told }
+        Ok(Self::of(VolumeInner::over(env, spec, backing, size_bytes, Stats::default(), memory)))
     }
 
     pub fn size_bytes(&self) -> u64 {
@@ -468,7 +303,7 @@ impl<E: Env> Volume<E> {
         let Some(attached) = volume.attached() else { return Ok(()) };
         let pages = pages_of(range);
         for (block, _) in attached.pool.blocks.of(pages) {
-            attached.pool.filler.populate_block(BlockKey { volume: attached.index, block }).await;
+            Filler::of(&attached.pool).populate_block(BlockKey { volume: attached.index, block }).await;
             add(&volume.steps, 1);
         }
         Ok(())
@@ -498,8 +333,7 @@ impl<E: Env> Volume<E> {
         let spec = volume.spec.borrow();
         let attached = volume.attached();
         let own = volume.own_health(attached.as_deref());
-        let of_the_pool =
-            || attached.as_ref().map_or((Health::Good, String::new()), |attached| attached.pool.health.health());
+        let of_the_pool = || attached.as_ref().map_or((Health::Good, String::new()), |attached| attached.pool.health());
         let (own_health, (health, reason)) = (own.is_some(), own.unwrap_or_else(of_the_pool));
         let uses = attached.as_ref().map(|attached| attached.pool.use_of(attached.index)).unwrap_or_default();
         VolumeStatus {
@@ -544,13 +378,13 @@ impl<E: Env> Volume<E> {
         settings.check()?;
         let attached = volume.attached();
         if let Some(attached) = &attached {
-            attached.pool.shares.check_shares(&self.name(), &settings)?;
+            Shares::of(&attached.pool).check_shares(&self.name(), &settings)?;
             attached.pool.attachments.record_settings(attached.index, settings).await?;
         }
         volume.spec.borrow_mut().settings = settings;
         volume.memory.switch(settings.memory_cache, settings.read_ahead);
         if let Some(attached) = attached {
-            attached.pool.shares.apply_share(attached.index, &settings);
+            Shares::of(&attached.pool).apply_share(attached.index, &settings);
             attached.pool.wake_cleaner();
         }
         Ok(())
@@ -566,36 +400,6 @@ impl<E: Env> Volume<E> {
         Ok(())
     }
 
-    /// Takes in what was added to the backing device since it was opened, with all that is cached and dirty kept: durable in
-    /// the volume's pool when this answers. Answers the size, which may be as before. The caller tells hosts.
-    pub async fn grow(&self) -> Result<u64, Error> {
-        let volume = &self.inner;
-        let (now, size_bytes) = (volume.size_bytes.get(), volume.view.size_of_backing()?);
-        if size_bytes <= now {
-            return Ok(now);
-        }
-        if !now.is_multiple_of(PAGE) {
-            let message = format!(
-                "volume {}: its backing device grew to {size_bytes} bytes, but {now} bytes are no whole number of pages of \
-                 {PAGE} bytes: its last page cannot be told from a changed one; take it out of its pool and open it anew",
-                self.name()
-            );
-            return Err(Error::new(ErrorKind::Refused, message));
-        }
-        if volume.attached().is_none() {
-            // A pool that it joins holds it, and is about to record the size that it had.
-            let _held = volume.view.in_time(volume.hold_all()).await?;
-            if volume.attached().is_none() {
-                volume.size_bytes.set(size_bytes.max(volume.size_bytes.get()));
-                return Ok(volume.size_bytes.get());
-            }
-        }
-        if let Some(attached) = volume.attached() {
-            attached.pool.grow_volume(&attached, volume, size_bytes).await?;
-        }
-        Ok(volume.size_bytes.get())
-    }
-
     /// Checks the backing device and opens it again, if a flush of it failed, it was away or takes no writes. `open` opens it
     /// after it was closed, and may block briefly. Refused, with nothing changed, while it does not answer or the volume
     /// is fenced; if it cannot be opened, or is not as it was, reads of it fail until this succeeds.
@@ -608,131 +412,8 @@ impl<E: Env> Volume<E> {
         self.inner.backing.is_closed()
     }
 
-    /// Whether [`Volume::grow`] has something to do.
-    pub fn can_grow(&self) -> bool {
-        self.inner.view.size_of_backing().is_ok_and(|size_bytes| size_bytes > self.inner.size_bytes.get())
-    }
-
     /// Refuses all further requests; those in flight go on.
     pub fn stop(&self) {
         self.inner.stopped.set(true);
-    }
-}
-
-impl<E: Env> VolumeInner<E> {
-    pub(crate) fn attached(&self) -> Option<Rc<Attached<E>>> {
-        self.attached.borrow().clone()
-    }
-
-    /// It is cached by nobody from here on.
-    pub(crate) fn detach(&self) {
-        self.count_of_log();
-        *self.attached.borrow_mut() = None;
-        self.memory.forget_all();
-    }
-
-    /// What was counted of it, by whomever.
-    fn counted(&self) -> VolumeStats {
-        self.count_of_log();
-        self.stats.snapshot()
-    }
-
-    /// What the log counted of it is counted with the rest.
-    fn count_of_log(&self) {
-        let Some(attached) = self.attached() else { return };
-        let Some(log) = &attached.pool.log else { return };
-        let tally = log.take_tally(attached.index);
-        add(&self.stats.moved_bytes, tally.moved_bytes);
-        add(&self.stats.read_errors_hidden, tally.read_errors_hidden);
-    }
-
-    /// Where it is cached, for a request that may have waited. Refused when its pool has stopped meanwhile: what came too late to
-    /// be drained neither reads what is old on the backing device, nor writes there beneath dirty data.
-    pub(crate) fn place(&self) -> Result<Option<Rc<Attached<E>>>, Error> {
-        let attached = self.attached();
-        let has_stopped = attached.as_ref().is_some_and(|attached| attached.pool.life.has_stopped());
-        if has_stopped || self.is_cut_off.get() {
-            return Err(self.stopping());
-        }
-        Ok(attached)
-    }
-
-    /// What a request is told that comes too late.
-    pub(crate) fn stopping(&self) -> Error {
-        Error::new(ErrorKind::Stopping, format!("volume {} is being stopped", self.spec.borrow().name))
-    }
-
-    /// A fenced volume serves nothing.
-    pub(crate) fn check_not_fenced(&self) -> Result<(), Error> {
-        match &*self.fenced.borrow() {
-            Some(reason) => Err(Error::new(ErrorKind::Gone, reason.clone())),
-            None => Ok(()),
-        }
-    }
-
-    fn outside(&self, offset: u64, length: u64) -> Error {
-        let name = &self.spec.borrow().name;
-        let size = self.size_bytes.get();
-        let message = format!("volume {name}: {length} bytes at {offset} reach past its end at {size}");
-        Error::new(ErrorKind::OutOfRange, message)
-    }
-
-    fn check(&self, range: ByteRange, length_max: u64) -> Result<(), Error> {
-        if self.stopped.get() {
-            return Err(self.stopping());
-        }
-        self.check_not_fenced()?;
-        if range.end > self.size_bytes.get() {
-            return Err(self.outside(range.start, range.length()));
-        }
-        if range.length() > length_max {
-            let message = format!("a request of {} bytes at {} is too long", range.length(), range.start);
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        Ok(())
-    }
-
-    fn check_writable(&self) -> Result<(), Error> {
-        if self.spec.borrow().settings.read_only || self.backing.info.read_only {
-            return Err(Error::new(ErrorKind::ReadOnly, format!("volume {} is read-only", self.spec.borrow().name)));
-        }
-        Ok(())
-    }
-
-    /// Refuses to say that something is durable which was written before a flush failed, and flushed after.
-    fn check_durable(&self, durability: Durability, failures: Failures) -> Result<(), Error> {
-        match durability {
-            Durability::Durable => self.backing.check_failures(failures),
-            Durability::Volatile => Ok(()),
-        }
-    }
-
-    /// What is wrong with the volume itself, whatever its pool is like.
-    fn own_health(&self, attached: Option<&Attached<E>>) -> Option<(Health, String)> {
-        if let Some(reason) = self.backing.latched() {
-            return Some((Health::Failed, reason));
-        }
-        if let Some(reason) = &*self.fenced.borrow() {
-            return Some((Health::Failed, reason.clone()));
-        }
-        let lost = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);
-        if let Some(attached) = attached.filter(|_| lost > 0) {
-            let why = attached.pool.log.as_ref().map(|log| log.data_loss().why_lost(Some(attached.index)));
-            let reason = format!(
-                "{lost} bytes that hosts wrote are unavailable, and reads of them fail: {}; everything else is served",
-                why.unwrap_or_default()
-            );
-            return Some((Health::Degraded, reason));
-        }
-        if let Some(reason) = &*self.clean_error.borrow() {
-            let reason = format!("its dirty data cannot be written to the backing device, and is kept: {reason}");
-            return Some((Health::Degraded, reason));
-        }
-        if let Some((what, silence)) = self.backing.hangs_for() {
-            let reason =
-                format!("backing device {} has answered no {what} for {} s", self.backing.name, silence.as_secs());
-            return Some((Health::Degraded, reason));
-        }
-        None
     }
 }

@@ -7,56 +7,27 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use hotset_block::{Buf, BufPool, ByteRange, Env, PAGE_BYTES};
+use hotset_block::{Buf, ByteRange, Env, PAGE_BYTES};
 
-use crate::address::{BlockKey, SlotIndex, VolumeIndex, bytes_of, pages_of};
+use crate::address::{BlockKey, SlotIndex, bytes_of, pages_of};
 use crate::advisor::access::{Direction, Passage};
 use crate::clean::read_slot::Brought;
-use crate::clean::slots::Standing;
-use crate::clean::{BlockLookup, CountedRead, FirstMissed};
 use crate::config::PAGE;
 use crate::error::Error;
-use crate::log::read_log::LogRun;
 use crate::members::io::add;
 use crate::memory_cache::Admission;
-use crate::pool::PoolInner;
-use crate::volume::cleaner::joined;
+use crate::volume::destination::Destination;
+use crate::volume::destination::joined;
+use crate::volume::destination::within_pages;
+use crate::volume::fill::Filler;
+use crate::volume::inner::VolumeInner;
 use crate::volume::missed::Missed;
 use crate::volume::missed_read::MissedRead;
+use crate::volume::place::Attached;
+use crate::volume::plan::Plan;
+use crate::volume::plan::Run;
+use crate::volume::plan::Source;
 use crate::volume::read_ahead::ReadAhead;
-use crate::volume::{Attached, VolumeInner};
-
-/// Where consecutive pages of a request are.
-pub(super) enum Source {
-    /// The slot, and the block that it holds.
-    Slot(SlotIndex, BlockKey),
-    Log(LogRun),
-    Backing,
-}
-
-pub(super) struct Run {
-    source: Source,
-    pages: Range<u64>,
-}
-
-impl Run {
-    fn is_cached(&self) -> bool {
-        !matches!(self.source, Source::Backing)
-    }
-
-    fn is_of_log(&self) -> bool {
-        matches!(self.source, Source::Log(_))
-    }
-}
-
-/// Where the pages of a request are.
-pub(super) enum Plan {
-    /// All in one slot.
-    Hit(SlotIndex, BlockKey),
-    /// None in the cache.
-    Miss,
-    Mixed(Vec<Run>),
-}
 
 /// Of so many hits in memory, the policy of the pool hears of one.
 const HITS_PER_TOUCH: u64 = 16;
@@ -66,37 +37,6 @@ enum Asked {
     Hit(Buf),
     /// The request goes on below.
     Miss(Destination),
-}
-
-/// Where a request's bytes go.
-pub(crate) enum Destination {
-    /// A buffer of this engine's, taken when a device is about to fill it.
-    Own,
-    /// The caller's, of exactly the pages of the request.
-    Given(Buf),
-}
-
-impl Destination {
-    pub(super) fn buf(self, buffers: &BufPool, bytes: usize) -> Buf {
-        match self {
-            Self::Own => buffers.take(bytes),
-            Self::Given(buf) => {
-                assert_eq!(buf.len(), bytes, "a given buffer holds the pages of its request and nothing else");
-                buf
-            }
-        }
-    }
-
-    /// For bytes that are there already.
-    pub(super) fn filled_with(self, bytes: Buf) -> Buf {
-        match self {
-            Self::Own => bytes,
-            Self::Given(mut buf) => {
-                buf.copy_from_slice(&bytes);
-                buf
-            }
-        }
-    }
 }
 
 impl<E: Env> VolumeInner<E> {
@@ -264,7 +204,7 @@ impl<E: Env> VolumeInner<E> {
                 let counted = pool.clean.count_read(attached.index, missing, threshold);
                 self.missed(pages, pool.why_missed(&counted, threshold));
                 for key in counted.hot {
-                    pool.filler.request_fill(key);
+                    Filler::of(pool).request_fill(key);
                 }
             }
             Counted::Past(missed) => self.missed(pages, missed),
@@ -287,7 +227,7 @@ impl<E: Env> VolumeInner<E> {
             })?;
             whole = Some(match whole {
                 None => part,
-                Some(before) => joined(&self.env, before, part),
+                Some(before) => joined(self.env.buffers(), before, part),
             });
         }
         add(&self.stats.read_hits, u64::from(hits));
@@ -374,12 +314,6 @@ impl<E: Env> VolumeInner<E> {
     }
 }
 
-/// The request's part of a buffer of whole pages.
-pub(super) fn within_pages(buf: Buf, pages: &Range<u64>, range: ByteRange) -> Buf {
-    let skip = usize::try_from(range.start - pages.start * PAGE).expect("less than a page");
-    buf.narrow(skip, usize::try_from(range.length()).expect("a request fits in memory"))
-}
-
 impl<E: Env> VolumeInner<E> {
     /// Pages of one slot, checked; `None` if the slot does not bring them.
     pub(super) async fn read_slot(
@@ -405,87 +339,6 @@ impl<E: Env> VolumeInner<E> {
             }
             Brought::Superseded => None,
         }
-    }
-}
-
-impl<E: Env> PoolInner<E> {
-    /// Finds where pages are now, and tells the policy what is hit.
-    pub(super) fn plan(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
-        let live = self.log.as_ref().is_some_and(|log| log.any_live(volume, pages));
-        if !live && let Some(block) = self.blocks.one_of(pages) {
-            let key = BlockKey { volume, block };
-            match self.clean.find(key, &self.blocks.within(pages)) {
-                BlockLookup::Nothing => return Plan::Miss,
-                BlockLookup::All(slot) => return Plan::Hit(slot, key),
-                BlockLookup::Some => {}
-            }
-        }
-        self.plan_runs(volume, pages)
-    }
-
-    /// Why a read was not answered from the cache that was counted so, before anything follows from that.
-    pub(super) fn why_missed(&self, counted: &CountedRead, threshold: u8) -> Missed {
-        let FirstMissed { key, count } = counted.first.as_ref().expect("a read that missed has missed some block");
-        match self.clean.standing(*key) {
-            Standing::Cached => return Missed::Overwritten,
-            // It counts from the beginning.
-            Standing::Evicted if *count <= threshold => return Missed::Evicted,
-            Standing::Evicted | Standing::Unknown => {}
-        }
-        let first_time = if *count == 1 { Missed::FirstTouch } else { Missed::BelowThreshold };
-        let fills = self.clean.fills();
-        if *count < threshold {
-            return first_time;
-        }
-        match self.filler.hindrance(key.volume) {
-            Some(hindrance @ (Missed::WearLimit | Missed::Degraded)) => hindrance,
-            // It has reached the threshold by this read.
-            Some(_) | None if *count == threshold && !fills.is_known(*key) => first_time,
-            hindrance => hindrance.unwrap_or(Missed::FetchRate),
-        }
-    }
-
-    /// Log over slot over backing device.
-    fn plan_runs(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
-        let mut runs: Vec<Run> = Vec::new();
-        let mut start = pages.start;
-        for live in self.log.iter().flat_map(|log| log.runs(volume, pages.clone(), |_| true)) {
-            if start < live.pages.start {
-                self.plan_clean_runs(&mut runs, volume, start..live.pages.start);
-            }
-            start = live.pages.end;
-            runs.push(Run { pages: live.pages.clone(), source: Source::Log(live) });
-        }
-        if start < pages.end {
-            self.plan_clean_runs(&mut runs, volume, start..pages.end);
-        }
-        if runs.iter().any(Run::is_cached) { Plan::Mixed(runs) } else { Plan::Miss }
-    }
-
-    /// Of pages that have no live copy in the log.
-    fn plan_clean_runs(&self, runs: &mut Vec<Run>, volume: VolumeIndex, pages: Range<u64>) {
-        self.clean.find_runs(volume, pages, |pages, slot| {
-            let source = slot.map_or(Source::Backing, |(slot, key)| Source::Slot(slot, key));
-            push_run(runs, Run { source, pages });
-        });
-    }
-}
-
-/// Appends a run, or lengthens the last one.
-fn push_run(runs: &mut Vec<Run>, run: Run) {
-    let Some(last) = runs.last_mut().filter(|last| last.pages.end == run.pages.start) else {
-        runs.push(run);
-        return;
-    };
-    let same = match (&last.source, &run.source) {
-        (Source::Backing, Source::Backing) => true,
-        (Source::Slot(slot, key), Source::Slot(other, other_key)) => (slot, key) == (other, other_key),
-        (Source::Slot(..) | Source::Log(_) | Source::Backing, _) => false,
-    };
-    if same {
-        last.pages.end = run.pages.end;
-    } else {
-        runs.push(run);
     }
 }
 

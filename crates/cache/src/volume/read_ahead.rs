@@ -14,10 +14,10 @@ use crate::config::PAGE;
 use crate::members::io::add;
 use crate::memory_cache::{Found, VolumePages, Wanted};
 use crate::time_limit::within;
-use crate::volume::VolumeInner;
 use crate::volume::carried::WIDE_READ_LIMIT;
-use crate::volume::cleaner::joined;
-use crate::volume::read::within_pages;
+use crate::volume::destination::joined;
+use crate::volume::destination::within_pages;
+use crate::volume::inner::VolumeInner;
 
 /// A piece that nobody has asked for goes after this time: its stream has ended.
 const UNUSED_LIMIT: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ impl<'v, E: Env> ReadAhead<'v, E> {
                 match self.volume.memory.find_ahead(&pages) {
                     Found::Nothing => return None,
                     Found::There(head, None) => return Some(head),
-                    Found::There(head, Some(tail)) => return Some(joined(&self.volume.env, head, tail)),
+                    Found::There(head, Some(tail)) => return Some(joined(self.volume.env.buffers(), head, tail)),
                     Found::Coming => {}
                 }
                 if !has_waited {

@@ -15,8 +15,10 @@ use crate::members::flusher::Mark;
 use crate::memory_cache::MemoryCache;
 use crate::status::{DeviceIo, VolumeStats};
 use crate::volume::backing::{Backing, Doubt};
+use crate::volume::inner::Volume;
+use crate::volume::inner::VolumeInner;
 use crate::volume::latency::LatencyCounters;
-use crate::volume::{Stats, Volume, VolumeInner};
+use crate::volume::stats::Stats;
 
 /// How often it is asked whether the reads in flight have ended.
 const LOOK: Duration = Duration::from_millis(20);
@@ -83,7 +85,7 @@ impl<E: Env> Volume<E> {
         backing.io.resume(relocated.backing_io);
         backing.doubt(relocated.doubt);
         let stats = Stats::resumed(relocated.stats, relocated.latencies);
-        let volume = Self::over(env, relocated.spec, backing, relocated.size_bytes, stats, memory);
+        let volume = Self::of(VolumeInner::over(env, relocated.spec, backing, relocated.size_bytes, stats, memory));
         volume.inner.writes_held.set(relocated.writes_held);
         Ok(volume)
     }

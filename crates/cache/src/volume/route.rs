@@ -10,7 +10,8 @@ use crate::address::VolumeIndex;
 use crate::config::{PAGE, WriteMode};
 use crate::log::Log;
 use crate::volume::in_log::LoggedVolume;
-use crate::volume::{Durability, VolumeInner};
+use crate::volume::inner::VolumeInner;
+use crate::volume::requests::Durability;
 
 /// Short writes of a volume that flushed so lately are cached at once, whatever the threshold.
 const LATELY: std::time::Duration = std::time::Duration::from_secs(60);

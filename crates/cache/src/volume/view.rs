@@ -13,7 +13,7 @@ use crate::config::{PAGE, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::time_limit::within;
 use crate::volume::backing::{Backing, HostsTurn};
-use crate::volume::read::Destination;
+use crate::volume::destination::Destination;
 
 /// How often a change looks whether what it waits for hangs.
 const LOOK: Duration = Duration::from_secs(1);

@@ -13,11 +13,14 @@ use crate::advisor::access::{Direction, Passage};
 use crate::config::PAGE;
 use crate::error::Error;
 use crate::members::io::add;
+use crate::volume::destination::Destination;
+use crate::volume::fill::Filler;
 use crate::volume::in_log::LoggedVolume;
+use crate::volume::inner::VolumeInner;
 use crate::volume::locks::Held;
-use crate::volume::read::Destination;
+use crate::volume::place::Attached;
+use crate::volume::requests::Durability;
 use crate::volume::route::{AfterAppend, Route, WriteHints};
-use crate::volume::{Attached, Durability, VolumeInner};
 
 impl<E: Env> VolumeInner<E> {
     /// Stores `buf`, which is not empty, at a valid place.
@@ -222,7 +225,7 @@ impl<E: Env> VolumeInner<E> {
             return;
         }
         for key in pool.clean.count_write(attached.index, pages_of(range), threshold) {
-            pool.filler.request_fill(key);
+            Filler::of(pool).request_fill(key);
         }
     }
 }

@@ -13,8 +13,10 @@ use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::members::io::add;
 use crate::volume::in_log::LoggedVolume;
+use crate::volume::inner::VolumeInner;
 use crate::volume::pieces::Pieces;
-use crate::volume::{Durability, VolumeInner, ZeroEffort};
+use crate::volume::requests::Durability;
+use crate::volume::requests::ZeroEffort;
 
 /// Pages of one zero entry at most.
 const ZERO_PAGES: u64 = 4096;

@@ -1,37 +1,45 @@
-//! How a pool is, in one word and a reason.
-
-use std::rc::Rc;
+//! How a volume is, and the pool that caches it: in one word and a reason.
 
 use hotset_block::Env;
 
-use crate::config::PoolKind;
-use crate::log::Log;
-use crate::members::Members;
-use crate::members::pool_life::PoolLife;
-use crate::pool::Shared;
-use crate::pool::silence::SsdWatch;
+use crate::config::{PAGE, PoolKind};
 use crate::status::Health;
+use crate::volume::inner::VolumeInner;
+use crate::volume::place::Attached;
+use crate::volume::place::PoolRooms;
 
-/// Who says how a pool is.
-pub(crate) struct PoolHealth<E: Env> {
-    kind: PoolKind,
-    life: Rc<PoolLife>,
-    members: Rc<Members<E>>,
-    log: Option<Rc<Log<E>>>,
-    watch: Rc<SsdWatch<E>>,
+impl<E: Env> VolumeInner<E> {
+    /// What is wrong with the volume itself, whatever its pool is like.
+    pub(super) fn own_health(&self, attached: Option<&Attached<E>>) -> Option<(Health, String)> {
+        if let Some(reason) = self.backing.latched() {
+            return Some((Health::Failed, reason));
+        }
+        if let Some(reason) = &*self.fenced.borrow() {
+            return Some((Health::Failed, reason.clone()));
+        }
+        let lost = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);
+        if let Some(attached) = attached.filter(|_| lost > 0) {
+            let why = attached.pool.log.as_ref().map(|log| log.data_loss().why_lost(Some(attached.index)));
+            let reason = format!(
+                "{lost} bytes that hosts wrote are unavailable, and reads of them fail: {}; everything else is served",
+                why.unwrap_or_default()
+            );
+            return Some((Health::Degraded, reason));
+        }
+        if let Some(reason) = &*self.clean_error.borrow() {
+            let reason = format!("its dirty data cannot be written to the backing device, and is kept: {reason}");
+            return Some((Health::Degraded, reason));
+        }
+        if let Some((what, silence)) = self.backing.hangs_for() {
+            let reason =
+                format!("backing device {} has answered no {what} for {} s", self.backing.name, silence.as_secs());
+            return Some((Health::Degraded, reason));
+        }
+        None
+    }
 }
 
-impl<E: Env> PoolHealth<E> {
-    pub(super) fn new(shared: &Shared<E>, watch: &Rc<SsdWatch<E>>) -> Self {
-        Self {
-            kind: shared.kind,
-            life: Rc::clone(&shared.life),
-            members: Rc::clone(&shared.members),
-            log: shared.log.clone(),
-            watch: Rc::clone(watch),
-        }
-    }
-
+impl<E: Env> PoolRooms<E> {
     pub(crate) fn health(&self) -> (Health, String) {
         if let Some(error) = self.life.fence() {
             return (Health::Failed, error.to_string());
@@ -48,7 +56,7 @@ impl<E: Env> PoolHealth<E> {
     }
 
     fn health_of_ssds(&self) -> (Health, String) {
-        if let Some(reason) = self.watch.silence() {
+        if let Some(reason) = self.silence() {
             return (Health::Failed, reason);
         }
         match self.health_of_redundancy() {
@@ -119,5 +127,20 @@ impl<E: Env> PoolHealth<E> {
             missed.join(", ")
         );
         (Health::Degraded, reason)
+    }
+
+    /// What to say of SSDs that do not answer and are waited for; `None`: there are none.
+    fn silence(&self) -> Option<String> {
+        let silent: Vec<&str> =
+            self.members.online_ssds().filter(|ssd| ssd.life().is_suspect()).map(|ssd| ssd.path.as_str()).collect();
+        (!silent.is_empty()).then(|| {
+            format!(
+                "{} SSD(s) do not answer, and have what no other SSD has: {}. What hosts ask of that waits, the rest goes to \
+                 the backing devices, and nothing is lost; see to what they share: their controller, their path, the file \
+                 system of their images. When they answer again, all goes on by itself",
+                silent.len(),
+                silent.join(", ")
+            )
+        })
     }
 }

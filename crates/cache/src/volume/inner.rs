@@ -1,0 +1,243 @@
+//! A volume: what is true of it now, and the handle by which it is used. What happens to it is in the files beside.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use hotset_block::{ByteRange, Env, Instant};
+
+use crate::address::VolumeIndex;
+use crate::advisor::tap::Tap;
+use crate::config::VolumeSpec;
+use crate::error::{Error, ErrorKind};
+use crate::log::overlay::PAGES_MAX;
+use crate::members::flusher::Mark;
+use crate::members::io::add;
+use crate::memory_cache::{MemoryCache, VolumePages};
+use crate::status::VolumeStats;
+use crate::volume::backing::{Backing, Failures};
+use crate::volume::locks::{Held, RangeLocks};
+use crate::volume::missed::LastMisses;
+use crate::volume::place::{Attached, PoolRooms};
+use crate::volume::recorder::Recorder;
+use crate::volume::requests::Durability;
+use crate::volume::stats::Stats;
+use crate::volume::streams::Streams;
+use crate::volume::view::BackingView;
+
+/// A block device that a host sees. A handle: cloning it is cheap. Each client has its own: it is told once
+/// of what may be lost of what was written.
+pub struct Volume<E: Env> {
+    pub(crate) inner: Rc<VolumeInner<E>>,
+    /// Who uses this handle was told, by a flush, that what was written up to here may not be there.
+    pub(super) told: Cell<Mark>,
+}
+
+pub(crate) struct VolumeInner<E: Env> {
+    pub(crate) env: E,
+    pub(crate) spec: Rc<RefCell<VolumeSpec>>,
+    /// Whole logical blocks. It may grow.
+    pub(crate) size_bytes: Rc<Cell<u64>>,
+    pub(crate) backing: Rc<Backing<E>>,
+    pub(crate) view: BackingView<E>,
+    pub(crate) locks: RangeLocks,
+    /// Its pages in the memory cache of its thread.
+    pub(crate) memory: Rc<VolumePages>,
+    pub(crate) attached: RefCell<Option<Rc<Attached<E>>>>,
+    /// Its pool has stopped: what that holds of it may be newer than what the backing device does.
+    pub(crate) is_cut_off: Cell<bool>,
+    pub(crate) read_streams: RefCell<Streams>,
+    pub(crate) write_streams: RefCell<Streams>,
+    pub(crate) recorder: Recorder,
+    pub(crate) tap: Tap,
+    pub(crate) stats: Stats,
+    pub(crate) last_misses: LastMisses,
+    pub(crate) stopped: Cell<bool>,
+    /// Its cache is being flushed, so that it can be taken away: new writes go past it.
+    pub(crate) draining: Cell<bool>,
+    /// An administrator wants nothing new to stay dirty, for a while.
+    pub(crate) writes_held: Cell<bool>,
+    /// What is dirty now is being flushed; whether that was cancelled.
+    pub(crate) flushing_now: RefCell<Option<Rc<Cell<bool>>>>,
+    /// Passes over what is dirty that flushes make, beside the task that cleans.
+    pub(crate) passes: Cell<u32>,
+    /// It has dirty data of another backing device: it serves nothing. The reason, and what to do.
+    pub(crate) fenced: RefCell<Option<String>>,
+    pub(crate) last_flush: Cell<Option<Instant>>,
+    /// Parts of what takes long that are done: pieces of zeroes and trims, blocks brought in, extents cleaned.
+    pub(crate) steps: Cell<u64>,
+    /// The requests so far, and since when there were no more of them.
+    pub(crate) idle_since: Cell<(u64, Instant)>,
+    /// A task cleans it.
+    pub(crate) cleaning: Cell<bool>,
+    /// Pages on their way to the backing device from the log.
+    pub(crate) clean_locks: RangeLocks,
+    /// Where the next pass of the cleaner begins.
+    pub(crate) sweep: Cell<u64>,
+    /// Decides which writes go past a dirty cap that is nearly reached.
+    pub(crate) pace: Cell<u64>,
+    pub(crate) clean_error: RefCell<Option<String>>,
+}
+
+impl<E: Env> Clone for Volume<E> {
+    fn clone(&self) -> Self {
+        Self::of(Rc::clone(&self.inner))
+    }
+}
+
+impl<E: Env> Volume<E> {
+    pub(crate) fn of(inner: Rc<VolumeInner<E>>) -> Self {
+        let told = Cell::new(inner.backing.reported());
+        Self { inner, told }
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// A volume of its own, in no pool.
+    pub(super) fn over(
+        env: E,
+        spec: VolumeSpec,
+        backing: Backing<E>,
+        size_bytes: u64,
+        stats: Stats,
+        memory: &MemoryCache,
+    ) -> Rc<Self> {
+        let memory = memory.pages_of_volume();
+        memory.switch(spec.settings.memory_cache, spec.settings.read_ahead);
+        let (spec, backing) = (Rc::new(RefCell::new(spec)), Rc::new(backing));
+        let size_bytes = Rc::new(Cell::new(size_bytes));
+        let view = BackingView::new(env.clone(), Rc::clone(&spec), Rc::clone(&backing), Rc::clone(&size_bytes));
+        let inner = Self {
+            env,
+            spec,
+            size_bytes,
+            backing,
+            view,
+            locks: RangeLocks::default(),
+            memory: Rc::new(memory),
+            attached: RefCell::new(None),
+            is_cut_off: Cell::new(false),
+            read_streams: RefCell::new(Streams::new()),
+            write_streams: RefCell::new(Streams::new()),
+            recorder: Recorder::default(),
+            tap: Tap::default(),
+            stats,
+            last_misses: LastMisses::default(),
+            stopped: Cell::new(false),
+            draining: Cell::new(false),
+            writes_held: Cell::new(false),
+            flushing_now: RefCell::default(),
+            passes: Cell::new(0),
+            fenced: RefCell::default(),
+            last_flush: Cell::new(None),
+            steps: Cell::new(0),
+            idle_since: Cell::default(),
+            cleaning: Cell::new(false),
+            clean_locks: RangeLocks::default(),
+            sweep: Cell::new(0),
+            pace: Cell::new(0),
+            clean_error: RefCell::default(),
+        };
+        Rc::new(inner)
+    }
+
+    pub(crate) fn attached(&self) -> Option<Rc<Attached<E>>> {
+        self.attached.borrow().clone()
+    }
+
+    /// It is cached by nobody from here on.
+    pub(crate) fn detach(&self) {
+        self.count_of_log();
+        *self.attached.borrow_mut() = None;
+        self.memory.forget_all();
+    }
+
+    /// What was counted of it, by whomever.
+    pub(super) fn counted(&self) -> VolumeStats {
+        self.count_of_log();
+        self.stats.snapshot()
+    }
+
+    /// What the log counted of it is counted with the rest.
+    fn count_of_log(&self) {
+        let Some(attached) = self.attached() else { return };
+        let Some(log) = &attached.pool.log else { return };
+        let tally = log.take_tally(attached.index);
+        add(&self.stats.moved_bytes, tally.moved_bytes);
+        add(&self.stats.read_errors_hidden, tally.read_errors_hidden);
+    }
+
+    /// Where it is cached, for a request that may have waited. Refused when its pool has stopped meanwhile: what came too late to
+    /// be drained neither reads what is old on the backing device, nor writes there beneath dirty data.
+    pub(crate) fn place(&self) -> Result<Option<Rc<Attached<E>>>, Error> {
+        let attached = self.attached();
+        let has_stopped = attached.as_ref().is_some_and(|attached| attached.pool.life.has_stopped());
+        if has_stopped || self.is_cut_off.get() {
+            return Err(self.stopping());
+        }
+        Ok(attached)
+    }
+
+    /// What a request is told that comes too late.
+    pub(crate) fn stopping(&self) -> Error {
+        Error::new(ErrorKind::Stopping, format!("volume {} is being stopped", self.spec.borrow().name))
+    }
+
+    /// A fenced volume serves nothing.
+    pub(crate) fn check_not_fenced(&self) -> Result<(), Error> {
+        match &*self.fenced.borrow() {
+            Some(reason) => Err(Error::new(ErrorKind::Gone, reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn outside(&self, offset: u64, length: u64) -> Error {
+        let name = &self.spec.borrow().name;
+        let size = self.size_bytes.get();
+        let message = format!("volume {name}: {length} bytes at {offset} reach past its end at {size}");
+        Error::new(ErrorKind::OutOfRange, message)
+    }
+
+    pub(super) fn check(&self, range: ByteRange, length_max: u64) -> Result<(), Error> {
+        if self.stopped.get() {
+            return Err(self.stopping());
+        }
+        self.check_not_fenced()?;
+        if range.end > self.size_bytes.get() {
+            return Err(self.outside(range.start, range.length()));
+        }
+        if range.length() > length_max {
+            let message = format!("a request of {} bytes at {} is too long", range.length(), range.start);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_writable(&self) -> Result<(), Error> {
+        if self.spec.borrow().settings.read_only || self.backing.info.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, format!("volume {} is read-only", self.spec.borrow().name)));
+        }
+        Ok(())
+    }
+
+    /// Refuses to say that something is durable which was written before a flush failed, and flushed after.
+    pub(super) fn check_durable(&self, durability: Durability, failures: Failures) -> Result<(), Error> {
+        match durability {
+            Durability::Durable => self.backing.check_failures(failures),
+            Durability::Volatile => Ok(()),
+        }
+    }
+
+    /// If it is in this place of this pool.
+    pub(crate) fn attached_at(&self, pool: &Rc<PoolRooms<E>>, index: VolumeIndex) -> Option<Rc<Attached<E>>> {
+        self.attached().filter(|attached| Rc::ptr_eq(&attached.pool, pool) && attached.index == index)
+    }
+
+    pub(crate) fn detached_from(&self, pool: &Rc<PoolRooms<E>>) -> bool {
+        self.attached().is_none_or(|attached| !Rc::ptr_eq(&attached.pool, pool))
+    }
+
+    /// Waits for every write and discard in flight, and holds off new ones.
+    pub(crate) async fn hold_all(&self) -> Held {
+        self.locks.exclusive(0..PAGES_MAX).await
+    }
+}

@@ -1,0 +1,150 @@
+//! A volume's place in a pool, and what it has of the pool there: the rooms below, by their handles.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use hotset_block::Env;
+use hotset_block::sync::Semaphore;
+
+use crate::address::{Blocks, VolumeIndex};
+use crate::attachment_ids::AttachmentIds;
+use crate::attachments::Attachments;
+use crate::clean::Clean;
+use crate::config::{PAGE, PoolKind, PoolName, PoolSettings};
+use crate::log::Log;
+use crate::log::overlay::{Counts, Place};
+use crate::log::run::LogRun;
+use crate::members::Members;
+use crate::members::flusher::Mark;
+use crate::members::io::add;
+use crate::members::pool_life::PoolLife;
+use crate::status::CacheUse;
+use crate::volume::inner::VolumeInner;
+
+/// Runs that were written out and wait for a flush at most; the cleaner writes those again that are more.
+const WRITTEN_OUT_MAX: usize = 4096;
+
+/// A volume's place in a pool.
+pub(crate) struct Attached<E: Env> {
+    pub(crate) pool: Rc<PoolRooms<E>>,
+    pub(crate) index: VolumeIndex,
+    /// Pages whose fingerprint is settled: the first write to one is recorded before it is done.
+    pub(crate) settled_pages: RefCell<Vec<u64>>,
+    /// What was written to the backing device beside the cleaner: clean as soon as that was flushed.
+    pub(crate) written_out: RefCell<Vec<(Mark, LogRun)>>,
+}
+
+impl<E: Env> Attached<E> {
+    /// The cleaner writes again what is too much to remember.
+    pub(super) fn remember_written_out(&self, runs: impl Iterator<Item = (Mark, LogRun)>) {
+        let mut written_out = self.written_out.borrow_mut();
+        let room = WRITTEN_OUT_MAX.saturating_sub(written_out.len());
+        written_out.extend(runs.take(room));
+    }
+
+    /// The backing device has what the log has of the page in this place.
+    pub(super) fn wrote_out(&self, page: u64, place: Place) -> bool {
+        self.written_out
+            .borrow()
+            .iter()
+            .any(|(_, run)| run.pages.contains(&page) && run.places().any(|own| own == (page, place)))
+    }
+}
+
+/// The rooms of a pool and what they have in common: what its volumes and the parts of the frame work on.
+pub(crate) struct PoolRooms<E: Env> {
+    pub(crate) env: E,
+    pub(crate) uuid: u128,
+    pub(crate) name: PoolName,
+    pub(crate) kind: PoolKind,
+    pub(crate) settings: Rc<Cell<PoolSettings>>,
+    pub(crate) blocks: Blocks,
+    pub(crate) life: Rc<PoolLife>,
+    pub(crate) members: Rc<Members<E>>,
+    pub(crate) clean: Rc<Clean<E>>,
+    pub(crate) attachments: Rc<Attachments<E>>,
+    pub(crate) ids: Rc<AttachmentIds>,
+    /// The write log of a read-write pool.
+    pub(crate) log: Option<Rc<Log<E>>>,
+    pub(crate) volumes: Rc<AttachedVolumes<E>>,
+    /// One attach, detach or setting at a time.
+    pub(crate) admin_lock: Rc<Semaphore>,
+}
+
+impl<E: Env> PoolRooms<E> {
+    /// What a volume has of the pool, open or not.
+    pub(crate) fn use_of(&self, index: VolumeIndex) -> CacheUse {
+        let counts = self.log_counts(index);
+        let since = self.log.as_ref().and_then(|log| log.dirty_since(index));
+        CacheUse {
+            used_bytes: self.clean.slots().used_bytes_of(index) + counts.stored * PAGE,
+            write_log_bytes: counts.stored * PAGE,
+            dirty_bytes: counts.dirty * PAGE,
+            lost_bytes: counts.lost * PAGE,
+            oldest_dirty_seconds: since.map(|since| self.env.real_now().since(since).as_secs()),
+        }
+    }
+
+    /// Pages of a volume in the write log.
+    pub(crate) fn log_counts(&self, index: VolumeIndex) -> Counts {
+        self.log.as_ref().map_or_else(Counts::default, |log| log.counts(index))
+    }
+
+    /// Why a volume is not to be served although its backing device is the right one: it lost nobody knows what.
+    pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<String> {
+        self.log.as_ref().and_then(|log| log.data_loss().unknown_loss(attachment))
+    }
+
+    pub(crate) fn wake_cleaner(&self) {
+        if let Some(log) = &self.log {
+            log.signals().cleaner_wanted.wake_all();
+        }
+    }
+}
+
+/// The volumes of a pool that are there, by index: one that the catalogue names comes when it is attached again after a start.
+pub(crate) struct AttachedVolumes<E: Env> {
+    ids: Rc<AttachmentIds>,
+    there: RefCell<BTreeMap<VolumeIndex, Rc<VolumeInner<E>>>>,
+}
+
+impl<E: Env> AttachedVolumes<E> {
+    /// None is there yet.
+    pub(crate) fn new(ids: Rc<AttachmentIds>) -> Self {
+        Self { ids, there: RefCell::default() }
+    }
+
+    /// The volume at this index, and its attachment id.
+    pub(crate) fn get(&self, index: VolumeIndex) -> Option<(Rc<VolumeInner<E>>, u64)> {
+        let volume = Rc::clone(self.there.borrow().get(&index)?);
+        Some((volume, self.ids.of(index)?))
+    }
+
+    pub(crate) fn all(&self) -> Vec<(VolumeIndex, Rc<VolumeInner<E>>)> {
+        let known = self.ids.indexes();
+        known.filter_map(|index| self.get(index).map(|(volume, _)| (index, volume))).collect()
+    }
+
+    pub(crate) fn has(&self, index: VolumeIndex) -> bool {
+        self.there.borrow().contains_key(&index)
+    }
+
+    pub(crate) fn put(&self, index: VolumeIndex, volume: &Rc<VolumeInner<E>>) {
+        self.there.borrow_mut().insert(index, Rc::clone(volume));
+    }
+
+    pub(crate) fn remove(&self, index: VolumeIndex) {
+        self.there.borrow_mut().remove(&index);
+    }
+
+    pub(crate) fn count_evictions(&self, index: VolumeIndex, count: u32) {
+        if let Some((volume, _)) = self.get(index) {
+            add(&volume.stats.evicted_blocks, u64::from(count));
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.there.borrow_mut().clear();
+    }
+}

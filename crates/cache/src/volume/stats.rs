@@ -1,0 +1,36 @@
+//! What is counted of a volume (`crates/counters` has the table), and how long its requests take.
+
+use std::cell::Cell;
+
+use crate::status::VolumeStats;
+use crate::volume::latency::{Latencies, LatencyCounters};
+
+macro_rules! counters {
+    ($([$(
+        $(#[$api:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*);
+    )*])*) => {
+        /// The counters behind [`VolumeStats`].
+        #[derive(Default)]
+        pub(crate) struct Stats {
+            $($(pub(crate) $name: Cell<u64>,)*)*
+            pub(super) read_latency: Latencies,
+            pub(super) write_latency: Latencies,
+        }
+
+        impl Stats {
+            /// Goes on counting from there.
+            pub(super) fn resumed(stats: VolumeStats, (reads, writes): (LatencyCounters, LatencyCounters)) -> Self {
+                Self {
+                    $($($name: Cell::new(stats.$name),)*)*
+                    read_latency: reads.into(),
+                    write_latency: writes.into(),
+                }
+            }
+
+            pub(super) fn snapshot(&self) -> VolumeStats {
+                VolumeStats { $($($name: self.$name.get(),)*)* }
+            }
+        }
+    };
+}
+hotset_counters::volume_counters!(counters);
