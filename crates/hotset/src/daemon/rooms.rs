@@ -131,7 +131,7 @@ impl Rooms {
             guard: Arc::clone(&guard),
         });
         let operations = Arc::new(Operations::telling(records.changes.clone()));
-        let flushes = Arc::new(Flushes::default());
+        let flushes = Arc::new(Flushes::among(Arc::clone(&operations)));
         let creation = Arc::new(Creation {
             records: Arc::clone(&records),
             converting: Arc::clone(&converting),
@@ -166,7 +166,7 @@ impl Rooms {
             renamed: Mutex::default(),
         });
         let scrubs = Arc::new(Scrubs { records: Arc::clone(&records), operations: Arc::clone(&operations) });
-        let flushes_now = Arc::new(FlushesNow::new(Arc::clone(&records), Arc::clone(&operations)));
+        let flushes_now = Arc::new(FlushesNow { records: Arc::clone(&records), operations: Arc::clone(&operations) });
         let losses = Arc::new(Losses { records: Arc::clone(&records), serving: Arc::clone(&serving) });
         let acceptance = Arc::new(Acceptance {
             records: Arc::clone(&records),

@@ -15,7 +15,8 @@ use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus};
 
 use super::create::{Creation, check_memory, without};
-use super::flush::{DrainedFor, Draining, FlushScope, Flushes, Outcome, Subject, dirty_bytes};
+use super::flush::{DrainedFor, Draining, Flushes};
+use super::flushed::{FlushScope, Outcome, Subject, dirty_bytes};
 use super::operations::Operations;
 use super::rewrite::{Rewriting, conversion_of};
 use crate::daemon::blocking::blocking;

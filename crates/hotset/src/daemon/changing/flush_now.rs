@@ -1,15 +1,14 @@
 //! Flushes of what is dirty now, of volumes that go on caching; and, if that is wanted, nothing new stays dirty from then on, for a
 //! snapshot or a backup of the backing devices, until an administrator releases it.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use hotset_api::{ApiError, ApiErrorKind, HoldReleased, OperationKind, SubjectKind};
 use hotset_cache::config::VolumeName;
 use hotset_cache::{Flushed, VolumeStatus};
 use tokio::task::JoinSet;
 
-use super::flush::Subject;
+use super::flushed::{FlushedNow, Flushing, Subject};
 use super::operations::{Begin, Begun, Cancel, Operations, carry_on};
 use crate::daemon::clock::unix_ms;
 use crate::daemon::naming::{no_such_pool, no_such_volume};
@@ -18,31 +17,19 @@ use crate::daemon::state::HoldRecord;
 use crate::daemon::who::Who;
 use crate::plane::Snapshot;
 
-/// A flush that is under way.
-#[derive(Clone, Debug)]
-struct Running {
-    volumes: Vec<VolumeName>,
-    dirty_bytes: u64,
-    /// Of all of them, when it began.
-    cleaned_bytes: u64,
-}
-
 /// See the file's summary.
 pub(crate) struct FlushesNow {
     pub(crate) records: Arc<Records>,
     pub(crate) operations: Arc<Operations>,
-    /// By the ids of their operations.
-    running: Mutex<BTreeMap<u64, Running>>,
 }
 
 impl FlushesNow {
-    pub(crate) fn new(records: Arc<Records>, operations: Arc<Operations>) -> Self {
-        Self { records, operations, running: Mutex::default() }
-    }
-
-    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
-    fn running(&self) -> MutexGuard<'_, BTreeMap<u64, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Those that are under way, with the ids of their operations.
+    fn running(&self) -> Vec<(u64, FlushedNow)> {
+        self.operations.flushing(|id, _, flushing| match flushing {
+            Flushing::Now(flush) => Some((id, flush.clone())),
+            Flushing::Nothing | Flushing::Drain(_) => None,
+        })
     }
 
     /// Begins a flush; answers the id of its operation.
@@ -54,11 +41,10 @@ impl FlushesNow {
         self.check_not_flushed(subject, &volumes)?;
         let newly_held = if hold { self.hold(&open).await? } else { Vec::new() };
         let (kind, asked_by) = (kind_of(subject), Who::asks());
-        let running = Running { dirty_bytes: dirty_of(&open), cleaned_bytes: cleaned_of(&open), volumes };
+        let running = FlushedNow { dirty_bytes: dirty_of(&open), cleaned_bytes: cleaned_of(&open), volumes };
         let (total_bytes, cancel) = (running.dirty_bytes, Cancel::Anytime);
-        let Begun { id, cancelled } =
-            self.operations.begin(Begin { kind, subject: subject.for_api(), asked_by, total_bytes, cancel });
-        self.running().insert(id, running.clone());
+        let begin = Begin { kind, subject: subject.for_api(), asked_by, total_bytes, cancel };
+        let Begun { id, cancelled } = self.operations.begin_flushing(begin, Flushing::Now(running.clone()));
         let (this, subject) = (Arc::clone(self), subject.clone());
         tokio::spawn(async move {
             let outcome = carry_on(cancelled, this.flush(&subject, &running), this.cancel(&running)).await;
@@ -69,7 +55,6 @@ impl FlushesNow {
             if outcome.is_err() {
                 this.release_again(&newly_held).await;
             }
-            this.running().remove(&id);
             this.operations.end(id, outcome.err().as_ref());
         });
         Ok(id)
@@ -107,8 +92,8 @@ impl FlushesNow {
 
     /// Two that begin at once are told apart by what both see.
     fn check_not_flushed(&self, subject: &Subject, volumes: &[VolumeName]) -> Result<(), ApiError> {
-        let running = self.running();
-        let same = running.iter().find(|(_, flush)| flush.volumes.iter().any(|volume| volumes.contains(volume)));
+        let same =
+            self.running().into_iter().find(|(_, flush)| flush.volumes.iter().any(|volume| volumes.contains(volume)));
         same.map_or(Ok(()), |(id, _)| {
             Err(refused(subject, "what is dirty is being flushed already").with_hint(format!(
                 "`hotset operations` shows how far it is and `hotset operations cancel {id}` ends it"
@@ -117,7 +102,7 @@ impl FlushesNow {
     }
 
     /// All volumes side by side, each at its own backing device's pace. One that fails does not end the others.
-    async fn flush(&self, subject: &Subject, running: &Running) -> Result<(), ApiError> {
+    async fn flush(&self, subject: &Subject, running: &FlushedNow) -> Result<(), ApiError> {
         let mut flushes = JoinSet::new();
         for volume in running.volumes.clone() {
             let plane = self.records.plane.clone();
@@ -140,7 +125,7 @@ impl FlushesNow {
         outcome
     }
 
-    async fn cancel(&self, running: &Running) {
+    async fn cancel(&self, running: &FlushedNow) {
         for volume in running.volumes.clone() {
             // One that is gone is not flushed any more.
             let cancel =
@@ -249,12 +234,12 @@ impl FlushesNow {
 
     /// Tells the register of operations how far each flush is.
     pub(super) fn tell(&self, snapshot: &Snapshot) {
-        for (id, running) in &*self.running() {
+        for (id, running) in self.running() {
             let is_its = |volume: &&VolumeStatus| running.volumes.contains(&volume.name);
             let volumes: Vec<_> = snapshot.volumes.iter().filter(is_its).collect();
             // What hosts overwrite meanwhile is written too, and is not more of it.
             let cleaned = cleaned_of(&volumes).saturating_sub(running.cleaned_bytes);
-            self.operations.progress(*id, cleaned.min(running.dirty_bytes), running.dirty_bytes);
+            self.operations.progress(id, cleaned.min(running.dirty_bytes), running.dirty_bytes);
         }
     }
 }

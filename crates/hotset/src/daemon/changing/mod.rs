@@ -6,6 +6,7 @@ pub(crate) mod convert;
 pub(crate) mod create;
 pub(crate) mod flush;
 pub(crate) mod flush_now;
+pub(crate) mod flushed;
 pub(crate) mod losses;
 pub(crate) mod members;
 pub(crate) mod memory_cache;

@@ -7,8 +7,9 @@ use hotset_api::{
     OperationState, Removal, SsdsRemove,
 };
 
-use super::flush::{self, Draining, Flushes};
+use super::flush::{Draining, Flushes};
 use super::flush_now::FlushesNow;
+use super::flushed::Subject;
 use super::members::{self, Members};
 use super::operations::Operations;
 use super::removal::Removals;
@@ -30,7 +31,7 @@ pub(crate) struct Operating {
 impl Operating {
     pub(crate) async fn operations(&self) -> Result<OperationList, ApiError> {
         let snapshot = self.records.plane.snapshot().await?;
-        self.flushes.tell(&snapshot, &self.operations);
+        self.flushes.tell(&snapshot);
         scrub::tell(&snapshot, &self.operations);
         members::tell(&snapshot, &self.operations);
         self.flushes_now.tell(&snapshot);
@@ -61,11 +62,11 @@ impl Operating {
                 return self.operation(id).await;
             }
             OperationKind::FlushVolume => {
-                let id = self.flushes_now.begin(&flush::Subject::volume(&request.name)?, request.hold).await?;
+                let id = self.flushes_now.begin(&Subject::volume(&request.name)?, request.hold).await?;
                 return self.operation(id).await;
             }
             OperationKind::FlushPool => {
-                let id = self.flushes_now.begin(&flush::Subject::pool(&request.name)?, request.hold).await?;
+                let id = self.flushes_now.begin(&Subject::pool(&request.name)?, request.hold).await?;
                 return self.operation(id).await;
             }
             OperationKind::RemoveSsds => {
@@ -93,24 +94,12 @@ impl Operating {
             let message = format!("operation {id}, {}: it cannot be cancelled", operation.kind.word());
             return Err(ApiError::new(ApiErrorKind::Refused, message).with_hint("it ends by itself"));
         }
-        let drained = match operation.kind {
-            OperationKind::DisableCache | OperationKind::DeleteVolume => {
-                flush::Subject::volume(&operation.subject.name)?
-            }
-            OperationKind::DeletePool | OperationKind::ConvertPool => flush::Subject::pool(&operation.subject.name)?,
-            OperationKind::WriteImages
-            | OperationKind::Scrub
-            | OperationKind::RemoveSsds
-            | OperationKind::Rebuild
-            | OperationKind::FlushVolume
-            | OperationKind::FlushPool => {
-                let changed = self.operations.cancel(id);
-                return Ok(OperationCancelled { changed, operation: self.operation(id).await? });
-            }
+        let changed = match self.flushes.of_operation(id) {
+            // Answered when writes are cached again.
+            Some(flush) => self.draining.stop(flush).await?,
+            None => self.operations.cancel(id),
         };
-        // Answered when writes are cached again.
-        let cancelled = self.draining.cancel_flush(&drained).await?;
-        Ok(OperationCancelled { changed: cancelled.changed, operation: self.operation(id).await? })
+        Ok(OperationCancelled { changed, operation: self.operation(id).await? })
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Instant;
 use hotset_api::{ApiError, ApiErrorKind, Operation, OperationKind, OperationState, Severity, Subject, Work};
 use tokio::sync::watch;
 
+use super::flushed::Flushing;
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::clock::unix_ms;
 use crate::daemon::who::Who;
@@ -153,6 +154,7 @@ struct Register {
 #[derive(Debug)]
 struct Running {
     operation: Operation,
+    flushing: Flushing,
     phase: Phase,
     began: Instant,
     asked_by: Who,
@@ -194,6 +196,11 @@ impl Operations {
     }
 
     pub(crate) fn begin(&self, begin: Begin) -> Begun {
+        self.begin_flushing(begin, Flushing::Nothing)
+    }
+
+    /// One that flushes something.
+    pub(super) fn begin_flushing(&self, begin: Begin, flushing: Flushing) -> Begun {
         let Begin { kind, subject, asked_by, total_bytes, cancel } = begin;
         let mut register = self.register();
         register.last_id += 1;
@@ -223,9 +230,8 @@ impl Operations {
             waits_for: None,
         };
         let (cancel, cancelled) = watch::channel(false);
-        register
-            .running
-            .insert(id, Running { operation, phase: Phase::Running, began: Instant::now(), asked_by, cancel });
+        let (phase, began) = (Phase::Running, Instant::now());
+        register.running.insert(id, Running { operation, flushing, phase, began, asked_by, cancel });
         Begun { id, cancelled: Cancelled(cancelled) }
     }
 
@@ -290,6 +296,12 @@ impl Operations {
         let register = self.register();
         let mut running = register.running.values().map(|running| &running.operation);
         running.find(|operation| operation.kind == kind && operation.subject.name == name).map(|operation| operation.id)
+    }
+
+    /// What operations that are under way flush: `pick` is told the id of each, and when it began.
+    pub(super) fn flushing<T>(&self, pick: impl Fn(u64, Instant, &Flushing) -> Option<T>) -> Vec<T> {
+        let register = self.register();
+        register.running.iter().filter_map(|(id, running)| pick(*id, running.began, &running.flushing)).collect()
     }
 
     pub(crate) fn end(&self, id: u64, error: Option<&ApiError>) {

@@ -8,9 +8,8 @@ use hotset_api::{ApiError, ApiErrorKind, Deleted, FlushPurpose, HostProtocol, Re
 use hotset_cache::config::{PoolKind, PoolName, VolumeName};
 use hotset_cache::{DirtyData, PoolStatus, VolumeStatus};
 
-use super::flush::{
-    DrainedFor, Draining, FlushScope, Flushes, Outcome, RunningFlush, Subject, dirty_bytes, or_by_force,
-};
+use super::flush::{DrainedFor, Draining, Flushes, RunningFlush, or_by_force};
+use super::flushed::{FlushScope, Outcome, Subject, dirty_bytes};
 use super::operations::Operations;
 use super::volumes::Volumes;
 use crate::daemon::clients;

@@ -8,7 +8,7 @@ use hotset_api::{ApiError, SubjectKind};
 
 use super::control::Manages;
 use super::exchange::{Answer, Body, Failure, Name, OptionalBody, lasting};
-use crate::daemon::changing::flush::Subject;
+use crate::daemon::changing::flushed::Subject;
 use crate::size::grouped;
 use crate::spelled;
 

@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 
 use super::control::Manages;
 use super::exchange::{Answer, Asked, Body, Name, OptionalBody, lasting};
-use crate::daemon::changing::flush::Subject;
+use crate::daemon::changing::flushed::Subject;
 use crate::spelled;
 
 #[utoipa::path(get, path = "/api/v1/volumes", responses((status = 200, body = api::VolumeList), (status = "default", body = ApiError)))]
