@@ -5,7 +5,7 @@ import { networkInterfaces } from "node:os";
 import { promisify } from "node:util";
 import type { Page } from "@playwright/test";
 import { type Daemon, freePort } from "./daemon";
-import { busyScene, expect, expectAccessible, expectReasons, settled, shot, test } from "./fixtures";
+import { busyScene, expect, expectAccessible, expectReasons, shot, test, untilQuiet } from "./fixtures";
 
 const run = promisify(execFile);
 
@@ -72,7 +72,7 @@ test("a person signs in over the network, looks with one token and changes thing
   for (const place of ["overview", "volumes/database", "statistics", "events", "operations", "create-pool"]) {
     await page.goto(`${url}#/${place}`);
     await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
-    await settled(page);
+    await untilQuiet(page);
     await expectReasons(page);
   }
   await page.goto(`${url}#/volumes/database`);

@@ -119,7 +119,7 @@ export async function open(page: Page, daemon: Daemon, place: string): Promise<v
 }
 
 /** All that the page asked for has come. */
-export async function settled(page: Page): Promise<void> {
+export async function untilQuiet(page: Page): Promise<void> {
   await expect(page.locator("main")).not.toContainText("Asking the daemon");
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 }

@@ -1,5 +1,15 @@
 // Every page in both themes and on a narrow screen: looked at by axe, and by a person in target/console/.
-import { busyScene, expect, expectAccessible, expectFits, expectReasons, open, settled, shot, test } from "./fixtures";
+import {
+  busyScene,
+  expect,
+  expectAccessible,
+  expectFits,
+  expectReasons,
+  open,
+  shot,
+  test,
+  untilQuiet,
+} from "./fixtures";
 
 const PAGES = [
   { name: "overview", place: "overview", title: "Overview" },
@@ -33,7 +43,7 @@ for (const look of LOOKS) {
     for (const { name, place, title } of PAGES) {
       await open(page, daemon, place);
       await expect(page.getByRole("heading", { level: 1, name: title })).toBeVisible();
-      await settled(page);
+      await untilQuiet(page);
       // The dark colours are all that differs.
       await expectAccessible(page, `${name}, ${look.name}`, look.colors === "dark" ? ["color-contrast"] : []);
       await expectFits(page, `${name}, ${look.width} pixels`);
@@ -49,7 +59,7 @@ test("every action that cannot be used says why", async ({ page, daemon }) => {
   for (const { place, title } of PAGES) {
     await open(page, daemon, place);
     await expect(page.getByRole("heading", { level: 1, name: title })).toBeVisible();
-    await settled(page);
+    await untilQuiet(page);
     disabled += await expectReasons(page);
   }
   // Those of the dialogs, and what leads to each.

@@ -8,10 +8,10 @@ import {
   expectFits,
   expectReasons,
   open,
-  settled,
   shot,
   slowArray,
   test,
+  untilQuiet,
 } from "./fixtures";
 
 type Look = { name: string; width: number; height: number; colors: "light" | "dark"; rules: string[] | null };
@@ -30,7 +30,7 @@ async function picture(page: Page, daemon: Daemon, place: string, name: string):
   for (const look of LOOKS) {
     await page.setViewportSize({ width: look.width, height: look.height });
     await page.emulateMedia({ colorScheme: look.colors });
-    await settled(page);
+    await untilQuiet(page);
     if (look.rules !== null) await expectAccessible(page, `${name}, ${look.name}`, look.rules);
     await expectFits(page, `${name}, ${look.name}`);
     await page.screenshot({ path: shot(`${name}-${look.name}.png`), fullPage: true });

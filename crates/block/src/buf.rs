@@ -78,7 +78,7 @@ impl Buf {
         Self { data: memory.base, memory: Some(memory), len, shared: false }
     }
 
-    /// The part `start .. start + len` of this buffer; the rest is given up.
+    /// The part `start .. start + len` of this buffer; the rest is discarded.
     ///
     /// # Panics
     /// If the part is not inside the buffer.
@@ -419,12 +419,12 @@ fn allocate(capacity: usize) -> NonNull<u8> {
 
 fn release(base: NonNull<u8>, capacity: usize) {
     if is_mapped(capacity) {
-        // SAFETY: `base` came from `mmap` in `allocate` with the same capacity, and its owner gives it up.
+        // SAFETY: `base` came from `mmap` in `allocate` with the same capacity, and its owner drops it.
         let result = unsafe { libc::munmap(base.as_ptr().cast(), capacity) };
         assert_eq!(result, 0, "a mapping of ours can be taken away");
     } else {
         // SAFETY: `base` came from the allocator in `allocate` with the same capacity, and its owner (`Memory` or `Arena`)
-        // gives it up.
+        // drops it.
         unsafe { alloc::dealloc(base.as_ptr(), layout(capacity)) }
     }
 }

@@ -414,7 +414,7 @@ impl Core {
     }
 }
 
-/// An operation on the ring: begun when first polled. Dropping it gives up the answer, not the operation (but one that
+/// An operation on the ring: begun when first polled. Dropping it discards the answer, not the operation (but one that
 /// only waits for a peer is cancelled).
 pub(crate) struct Submitted {
     core: Rc<Core>,

@@ -25,7 +25,7 @@ const SOCKET_BUFFER_BYTES: i32 = 2 << 20;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// A silent TCP peer is asked for a sign of life after so many seconds, then so often, and is given up after so many
+/// A silent TCP peer is asked for a sign of life after so many seconds, then so often, and is disconnected after so many
 /// questions without an answer: after 30 seconds in all.
 const KEEPALIVE_IDLE_SECONDS: i32 = 15;
 const KEEPALIVE_INTERVAL_SECONDS: i32 = 5;
@@ -254,7 +254,7 @@ impl Stream {
     /// There is another clone, and no descriptor is left.
     pub fn detach(self) -> io::Result<DetachedStream> {
         let Self { socket, peer, is_tcp, .. } = self;
-        // A wait that was given up may have it until the kernel says so.
+        // A wait that was cancelled may have it until the kernel says so.
         let socket = Rc::try_unwrap(socket).or_else(|shared| shared.try_clone())?;
         Ok(DetachedStream { socket, peer: peer.to_string(), is_tcp })
     }

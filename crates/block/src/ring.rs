@@ -126,7 +126,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Begins an operation. The answer is fetched with [`Ring::poll`] and the index, or given up with
+    /// Begins an operation. The answer is fetched with [`Ring::poll`] and the index, or discarded with
     /// [`Ring::abandon`].
     pub(crate) fn begin(&mut self, operation: RingOperation, waker: Waker) -> usize {
         self.urgent |= operation.transfer_bytes() >= AT_ONCE_BYTES;
@@ -178,7 +178,7 @@ impl Ring {
         }
     }
 
-    /// Gives up the answer of operation `index`; the operation keeps what it owns until the kernel is done with it.
+    /// Discards the answer of operation `index`; the operation keeps what it owns until the kernel is done with it.
     pub(crate) fn abandon(&mut self, index: usize) {
         let only_waits = match &mut self.slots[index] {
             Slot::Done(..) => {
@@ -191,7 +191,7 @@ impl Ring {
                 running.waker = None;
                 running.operation.only_waits()
             }
-            Slot::Free => unreachable!("an operation is given up once"),
+            Slot::Free => unreachable!("an answer is discarded once"),
         };
         if only_waits {
             self.cancel(index);
@@ -215,7 +215,7 @@ impl Ring {
         }
     }
 
-    /// Asks the kernel to stop operation `index`. Its answer is fetched, or given up, as before.
+    /// Asks the kernel to stop operation `index`. Its answer is fetched, or discarded, as before.
     pub(crate) fn cancel(&mut self, index: usize) {
         if let Slot::InFlight(running) = &mut self.slots[index] {
             running.cancelled = true;

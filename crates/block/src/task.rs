@@ -136,7 +136,7 @@ impl Tasks {
         self.free.push(id.index);
     }
 
-    /// Takes no more tasks and gives up those that are left.
+    /// Takes no more tasks and drops those that are left.
     pub(crate) fn close(&mut self) -> Vec<Task> {
         self.closed = true;
         let slots = self.slots.iter_mut();

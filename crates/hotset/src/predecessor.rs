@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_is_given_up_in_time_is_waited_for() {
+    fn a_lock_that_is_released_in_time_is_waited_for() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("held");
         let holder = File::create(&path).unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_given_up_in_time_is_waited_for() {
+    fn a_socket_that_is_released_in_time_is_waited_for() {
         let left = Cell::new(3);
         let bind = || {
             left.set(left.get() - 1);

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::args::{BackingOf, Output, RecoverArguments};
 use crate::client::{fill_bar, print, tell};
-use crate::daemon::{GivenUp, given_up};
+use crate::daemon::{DiscardedCaches, discarded};
 use crate::escape::escaped;
 use crate::machine;
 use crate::paths;
@@ -92,9 +92,9 @@ struct Volume {
     unavailable_bytes: u64,
     /// First byte and length of each stretch.
     dirty_extents: Vec<(u64, u64)>,
-    /// It was taken from the pool while that was away: what is dirty of it was given up.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    given_up: bool,
+    /// It was taken from the pool while that was away: what is dirty of it was discarded.
+    #[serde(rename = "given_up", skip_serializing_if = "std::ops::Not::not")]
+    discarded: bool,
     /// What was written to its backing device; left out where nothing was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     written_bytes: Option<u64>,
@@ -159,8 +159,8 @@ async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery
     let alone = if is_known { without_state(env, &ssds).await } else { None };
     let given = Given { ssds, unopened, state };
     let offline = Offline::open(env.clone(), given).await.map_err(|error| words::error(&error))?;
-    let given_up = given_up(&directory, &offline.report().pool, offline.report().pool_uuid);
-    if arguments.state.is_some() && !is_known && given_up.doubts.is_empty() {
+    let discarded = discarded(&directory, &offline.report().pool, offline.report().pool_uuid);
+    if arguments.state.is_some() && !is_known && discarded.doubts.is_empty() {
         return Err(unknown_pool(&directory, &unread));
     }
     check_backings(offline.report(), &arguments.backing)?;
@@ -168,7 +168,7 @@ async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery
     let bar = fill_bar(dirty, "Checking");
     let verified = offline.verify(|done| bar.set_position(done)).await;
     bar.finish_and_clear();
-    let mut recovery = described(offline.report(), &verified, &given_up);
+    let mut recovery = described(offline.report(), &verified, &discarded);
     let more = alone.filter(|(_, alone)| alone.good_bytes > verified.good_bytes);
     let replaces = arguments.write && arguments.force && verified.good_bytes == 0;
     if let Some((_, alone)) = &more {
@@ -185,7 +185,7 @@ async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery
     let offline = match more {
         Some((alone, verified)) if replaces => {
             let by_state = recovery;
-            recovery = described(alone.report(), &verified, &given_up);
+            recovery = described(alone.report(), &verified, &discarded);
             recovery.problems = by_state.problems;
             recovery.without_state = by_state.without_state;
             alone
@@ -199,7 +199,7 @@ async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery
     recovery.problems.extend(unread);
     if arguments.write {
         warn(&recovery);
-        let doubts = [&offline.report().doubts[..], &given_up.doubts[..]].concat();
+        let doubts = [&offline.report().doubts[..], &discarded.doubts[..]].concat();
         recovery.refused = refusal(&doubts, arguments.force);
         if recovery.refused.is_none() {
             write_all(env, &offline, arguments, &mut recovery).await;
@@ -225,7 +225,7 @@ impl View {
 
 async fn write_all(env: &HostEnv, offline: &Offline<HostEnv>, arguments: &RecoverArguments, recovery: &mut Recovery) {
     for volume in recovery.volumes.iter_mut().filter(|volume| volume.dirty_bytes > 0) {
-        if volume.given_up && !arguments.force {
+        if volume.discarded && !arguments.force {
             let why = "it was taken from the pool while that was away, and what these SSDs hold of it was given up: its backing \
                        device may be newer; write it all the same with --force";
             volume.error = Some(why.to_owned());
@@ -361,7 +361,7 @@ async fn write_volume(
     applied.map_err(|error| words::error(&error))
 }
 
-fn described(report: &Report, verified: &Verified, given_up: &GivenUp) -> Recovery {
+fn described(report: &Report, verified: &Verified, discarded: &DiscardedCaches) -> Recovery {
     let ssds = report.ssds.iter().map(|ssd| Ssd {
         path: ssd.path.clone(),
         uuid: if ssd.uuid == 0 { String::new() } else { format!("{:032x}", ssd.uuid) },
@@ -377,7 +377,7 @@ fn described(report: &Report, verified: &Verified, given_up: &GivenUp) -> Recove
         dirty_bytes: volume.dirty_bytes,
         unavailable_bytes: volume.unavailable_bytes,
         dirty_extents: volume.dirty_extents.clone(),
-        given_up: given_up.has(volume.name.as_str(), &volume.backing),
+        discarded: discarded.has(volume.name.as_str(), &volume.backing),
         written_bytes: None,
         lost_bytes: None,
         error: None,
@@ -402,7 +402,7 @@ fn described(report: &Report, verified: &Verified, given_up: &GivenUp) -> Recove
         unavailable_bytes: verified.unavailable_bytes,
         found_bytes: verified.found_bytes,
         without_state: None,
-        problems: [unread.as_slice(), &report.problems, &given_up.doubts].concat(),
+        problems: [unread.as_slice(), &report.problems, &discarded.doubts].concat(),
         refused: None,
         advice: None,
     }
@@ -434,7 +434,7 @@ fn text(recovery: &Recovery) -> String {
             human(volume.size_bytes),
             human(volume.dirty_bytes)
         );
-        if volume.given_up {
+        if volume.discarded {
             text.push_str("    It was taken from the pool while that was away: its dirty data was given up\n");
         }
         for (start, length) in volume.dirty_extents.iter().take(EXTENTS_LISTED) {
@@ -538,7 +538,7 @@ mod tests {
             dirty_bytes: 8192,
             unavailable_bytes: 0,
             dirty_extents: vec![(0, 8192)],
-            given_up: false,
+            discarded: false,
             written_bytes: Some(8192),
             lost_bytes: None,
             error: None,

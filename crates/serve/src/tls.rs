@@ -171,7 +171,7 @@ impl TlsStream {
             if let Some(received) = self.take_plain(&mut buf) {
                 return (buf, Some(received));
             }
-            // A wait that is given up has taken nothing.
+            // A wait that is cancelled has taken nothing.
             match select(pin!(self.receive_more()), stop.as_mut()).await {
                 Either::Left((Ok(()), _)) => {}
                 Either::Left((Err(error), _)) => return (buf, Some(Err(error))),

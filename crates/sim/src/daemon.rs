@@ -327,7 +327,7 @@ impl Daemon {
         }
     }
 
-    /// Takes a volume that is not attached yet out of the pool, and gives up its dirty data.
+    /// Takes a volume that is not attached yet out of the pool, and discards its dirty data.
     async fn discard(&self, pool: &Pool<SimEnv>, host: &HostVolume) -> bool {
         self.world.simulation.note(|| format!("detach {}, and lose its dirty data", host.name()));
         host.attachment.set(Attachment::Unsure);

@@ -65,7 +65,7 @@ fn run_until_done(world: &Rc<World>, daemon: &Daemon, steps: &mut u64) {
 async fn healthy(daemon: Daemon, end: End, expected: (u64, u64), used: Rc<std::cell::Cell<u64>>) {
     daemon.start().await;
     daemon.world.set_phase("healthy");
-    expect(&daemon, "giving up what was lost", second_loss::accept(&daemon).await);
+    expect(&daemon, "accepting what was lost", second_loss::accept(&daemon).await);
     if let Some(pool) = daemon.pool() {
         check_warmth(&daemon, &pool, expected);
     }

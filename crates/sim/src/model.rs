@@ -99,7 +99,7 @@ impl VolumeModel {
         number
     }
 
-    /// What was lost of these bytes is given up: from some moment on they may be what `content` has.
+    /// The loss of these bytes is accepted: from some moment on they may be what `content` has.
     pub fn begin_acceptance(&mut self, range: ByteRange, content: &Image) -> WriteNumber {
         let number = self.number_elsewhere();
         let now = self.tick();
@@ -269,7 +269,7 @@ impl VolumeModel {
         Ok(())
     }
 
-    /// What hosts wrote is given up where it is not in `content`, which is what they see from now on.
+    /// What hosts wrote is discarded where it is not in `content`, which is what they see from now on.
     pub fn adopt(&mut self, content: &Image) {
         for at in 0..self.cells.len() {
             let place = self.place(at);

@@ -1,6 +1,6 @@
 //! Two SSDs of a pool vanish, one soon after the other, while they have dirty data that nobody else has (REQUIREMENTS F5).
 //! From then on exactly what is unavailable may answer errors, until an SSD that has it is back, hosts write it again or an
-//! administrator gives it up; nothing may be older than it was.
+//! administrator accepts the loss; nothing may be older than it was.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ pub fn find_some(world: &World) {
     }
 }
 
-/// An administrator gives up what is lost, or does something else.
+/// An administrator accepts what is lost, or does something else.
 pub async fn one_command(daemon: &Daemon) {
     if is_quiet(daemon) && daemon.world.simulation.draw(|random| random.one_in(3)) {
         if let Err(error) = accept(daemon).await {
@@ -133,10 +133,10 @@ pub async fn one_command(daemon: &Daemon) {
     administrator::change_volume(daemon, 0).await;
 }
 
-/// Gives up what is lost: of that, hosts may see what the backing devices have.
+/// Accepts what is lost: of that, hosts may see what the backing devices have.
 pub async fn accept(daemon: &Daemon) -> Result<(), Error> {
     let Some(pool) = daemon.pool() else { return Ok(()) };
-    // What came back and is something else is lost, too, and given up with the rest.
+    // What came back and is something else is lost, too, and accepted with the rest.
     pool.check_returned().await;
     let mut begun = Vec::new();
     for (number, host) in daemon.world.volumes.iter().enumerate() {

@@ -120,7 +120,7 @@ pub struct HostVolume {
     /// Another device, or another state of it, is in the place of the backing device: this is the right one. No host has
     /// been served from what is there now.
     pub right_one: RefCell<Option<Saved>>,
-    /// An administrator gave up its dirty data, and the daemon died before it said whether that was done.
+    /// An administrator discarded its dirty data, and the daemon died before it said whether that was done.
     pub discarded: Cell<bool>,
 }
 

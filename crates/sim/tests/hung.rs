@@ -1,5 +1,5 @@
 //! What an administrator does to a volume whose backing device answers nothing: it ends in time, loses nothing that he did not
-//! give up, and holds up nobody else.
+//! stop waiting, and holds up nobody else.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -127,10 +127,10 @@ async fn give_up_what_hangs(world: World) {
     }
 }
 
-// Whoever gives up what a dead device was to get had to wait for the device.
+// Whoever discards what a dead device was to get had to wait for the device.
 // proves: F6
 #[test]
-fn a_volume_whose_device_hangs_can_be_given_up_and_serves_again_when_all_that_was_sent_has_ended() {
+fn a_volume_whose_device_hangs_can_be_detached_and_serves_again_when_all_that_was_sent_has_ended() {
     run(give_up_what_hangs);
 }
 
@@ -160,14 +160,14 @@ async fn give_up_and_write_on(world: World) {
     assert!(stats.write_hits * 10 > stats.writes * 9, "writes go on through the cache: {stats:?}");
     backing.answer_all();
     env.sleep(Duration::from_secs(1)).await;
-    assert_eq!(outcome.get(), Some(Err(ErrorKind::Gone)), "nobody is told that what was given up is there");
+    assert_eq!(outcome.get(), Some(Err(ErrorKind::Gone)), "nobody is told that what was discarded is there");
     assert_eq!(volume.status().health, Health::Good);
 }
 
 // The rows that its dirty pages were in could not be freed, and writes of all other volumes waited for room.
 // proves: F6, D12
 #[test]
-fn what_a_device_that_hangs_was_to_get_takes_no_room_when_it_was_given_up() {
+fn what_a_device_that_hangs_was_to_get_takes_no_room_when_it_was_discarded() {
     for seed in 0..10 {
         run_one(seed, PoolKind::ReadWrite, &["one", "two"], give_up_and_write_on);
     }
@@ -391,7 +391,7 @@ async fn wait_for_the_state_directory(world: World) {
     world.write(sound, 6, 3).await.unwrap();
 }
 
-// It was given up after ten seconds, and with it the pool: its writes failed until a restart.
+// It had failed after ten seconds, and with it the pool: its writes failed until a restart.
 // proves: F2
 #[test]
 fn a_state_directory_that_is_slow_is_waited_for_where_the_ssds_are_no_majority() {

@@ -24,7 +24,7 @@ const PAGE: u64 = 4096;
 const PAGES: u64 = 64;
 /// Where the state directory has its record of losses (docs/FORMAT.md).
 const LOSSES_OFFSET: u64 = (384 << 10) + (8 << 20);
-/// Of worlds in one of which a batch that was given up says something else than what was written past the cache later.
+/// Of worlds in one of which a batch that was discarded says something else than what was written past the cache later.
 const STRAYS: Range<u64> = 60..160;
 const WRITERS: u64 = 16;
 const STEPS_MAX: u64 = 500_000;
@@ -330,7 +330,7 @@ impl Scene {
     async fn refuse(self, flushes: bool, lands: bool) {
         let refuses = Refuses { error: DeviceErrorKind::ReadOnly, flushes, lands };
         self.ssds.iter().for_each(|disk| disk.refuse(Some(refuses)));
-        // Of each page first what is given up, then something newer.
+        // Of each page first what is accepted as lost, then something newer.
         for _ in 0..2 {
             join_all((0..12).map(|turn| self.write(turn * 7 % PAGES))).await.into_iter().for_each(Result::unwrap);
         }
@@ -626,7 +626,7 @@ fn write_around_after_loss(seed: u64) {
 
 // proves: F5, F7
 #[test]
-fn batches_that_were_given_up_break_no_chain() {
+fn batches_that_were_discarded_break_no_chain() {
     for ssds in [3, 4, 5] {
         (0..100).for_each(|seed| lose_two_at_work(ssds, seed));
     }
@@ -634,7 +634,7 @@ fn batches_that_were_given_up_break_no_chain() {
 
 // proves: F5, F7
 #[test]
-fn batches_that_were_given_up_do_not_come_back() {
+fn batches_that_were_discarded_do_not_come_back() {
     lose_two_and_write_around();
 }
 

@@ -1,4 +1,4 @@
-//! An SSD hangs over a read of the write log. It takes seconds until it is given up, and the log changes meanwhile: the
+//! An SSD hangs over a read of the write log. It takes seconds until it has left, and the log changes meanwhile: the
 //! other copy goes to a third SSD because its own is removed, pages are moved or cleaned. Whoever waited finds what he
 //! wanted all the same.
 
@@ -34,7 +34,7 @@ fn old_byte_of(page: u64) -> u8 {
     byte_of(page) + 100
 }
 
-/// From here on what is read of it comes when the SSD has been given up, nearly always.
+/// From here on what is read of it comes when the SSD has left, nearly always.
 fn read_late(ssd: &Disk) {
     ssd.set_faults(Faults { late: 1000, what_is_late: WhatIsLate::Reads, late_ms: &[1_000_000], ..Faults::default() });
 }
@@ -102,7 +102,7 @@ impl World {
         self.pool.cancel_drain(&self.volume.name());
     }
 
-    /// Waits until an SSD has been given up, or has answered all that it was asked.
+    /// Waits until an SSD has left, or has answered all that it was asked.
     async fn wait_until_idle(&self, ssd: &Disk) {
         while ssd.reads_in_flight() > 0 && self.is_online(ssd) {
             self.env.sleep(Duration::from_millis(100)).await;

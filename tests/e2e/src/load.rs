@@ -121,7 +121,7 @@ impl Host {
         }
         let reply = client.receive()?;
         let request = sent.remove(&reply.cookie).expect("the client checks that it was asked");
-        self.settle(&request, &reply);
+        self.account_for(&request, &reply);
         Ok(true)
     }
 
@@ -176,7 +176,7 @@ impl Host {
         &mut self.known[start..start + len]
     }
 
-    fn settle(&mut self, sent: &Sent, reply: &Reply) {
+    fn account_for(&mut self, sent: &Sent, reply: &Reply) {
         assert_eq!(reply.error, 0, "{:?} of {} sectors at {} failed", sent.verb, sent.count, sent.first);
         self.answered += 1;
         if sent.verb == Verb::Read {

@@ -444,7 +444,7 @@ fn recover_writes_nothing_of_what_was_given_up_while_its_pool_was_away() {
     let with_state = format!("recover --ssd {} {} --state {}", one.display(), other.display(), state.display());
     assert!(daemon.ok(&with_state).contains("its dirty data was given up"));
     daemon.refuse(&format!("{with_state} --write"), 1, "what these SSDs hold of it was given up");
-    // The pool is given up as a whole.
+    // The pool is discarded as a whole.
     daemon.launch();
     daemon.ok("pool delete p --force --yes-lose-data");
     assert!(daemon.stop().success());

@@ -64,7 +64,7 @@ impl Disk {
     }
 
     /// After a power cut: each sector that was not flushed is kept with this chance in a hundred, else lost.
-    pub(crate) fn settle(&self, random: &mut Random, kept_percent: u64) {
+    pub(crate) fn make_some_durable(&self, random: &mut Random, kept_percent: u64) {
         let mut unflushed = self.unflushed.lock().unwrap_or_else(PoisonError::into_inner);
         unflushed.retain(|_, _| random.below(100) < kept_percent);
         self.store(&mut unflushed).expect("the image can be written");
@@ -178,7 +178,7 @@ fn a_power_cut_takes_what_was_not_flushed_and_nothing_else() {
     let all = client.read(0, 8192).expect("a read");
     assert_eq!((all[1024], all[2047], all[2048], all[6143], all[6144]), (4, 1, 2, 2, 0));
     power.cut();
-    disk.settle(&mut Random::new(1), 0);
+    disk.make_some_durable(&mut Random::new(1), 0);
     drop(client);
     power.restore();
     let mut client = hotset_e2e::nbd::Client::connect(&site.socket("disk"), "").expect("it serves again");

@@ -72,7 +72,7 @@ impl Pages {
                 Ok(reply) => {
                     // Without power, its devices are gone for the daemon too.
                     assert_eq!(reply.error, 0, "after {answered} answers");
-                    self.settle(sent.remove(&reply.cookie).expect("the client checks that it was asked"));
+                    self.account_for(sent.remove(&reply.cookie).expect("the client checks that it was asked"));
                 }
             }
             answered += 1;
@@ -112,7 +112,7 @@ impl Pages {
         }
     }
 
-    fn settle(&mut self, sent: Sent) {
+    fn account_for(&mut self, sent: Sent) {
         match sent {
             Sent::Write { first, count, version, through } => {
                 for sector in self.range(first, count) {

@@ -430,7 +430,7 @@ fn a_new_name_that_is_recorded_in_one_place_only_makes_no_second_volume() {
     assert_written_apart(&daemon, 1024);
 }
 
-// The pool's SSDs knew the volume by another name than who gave it up, and brought its dirty data back.
+// The pool's SSDs knew the volume by another name than who discarded it, and brought its dirty data back.
 // proves: F8
 #[test]
 fn what_was_given_up_under_an_old_name_does_not_come_back_under_the_new_one() {
@@ -495,7 +495,7 @@ fn write_apart_again(daemon: &Daemon, count: u64) {
     client.flush().expect("a flush");
 }
 
-/// A daemon that died with 64 dirty pages, and whose SSDs were away while `verb` gave them up and hosts wrote on; they are back.
+/// A daemon that died with 64 dirty pages, and whose SSDs were away while `verb` discarded them and hosts wrote on; they are back.
 #[track_caller]
 fn give_up_while_away(verb: &str) -> Daemon {
     let (mut daemon, _) = with_dirty_pages(64);

@@ -81,7 +81,7 @@ use crate::size::human;
 
 pub(crate) use check::check_config;
 pub(crate) use http::Document;
-pub(crate) use state::{GivenUp, given_up};
+pub(crate) use state::{DiscardedCaches, discarded};
 
 /// How long the control API waits at most for pools and volumes to open before it answers: later it says what is missing.
 const FIRST_PASS_LIMIT: Duration = Duration::from_secs(10);

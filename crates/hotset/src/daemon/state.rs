@@ -633,15 +633,15 @@ impl StateDirectory {
     }
 }
 
-/// What of a pool was given up while its SSDs were away.
+/// What of a pool was discarded while its SSDs were away.
 #[derive(Default)]
-pub(crate) struct GivenUp {
+pub(crate) struct DiscardedCaches {
     record: PoolRecord,
-    /// The pool was deleted, or nobody can say what was given up.
+    /// The pool was deleted, or nobody can say what was discarded.
     pub(crate) doubts: Vec<String>,
 }
 
-impl GivenUp {
+impl DiscardedCaches {
     /// The volume was taken from the pool.
     pub(crate) fn has(&self, name: &str, backing: &str) -> bool {
         self.record.is_detached(name, backing)
@@ -649,23 +649,23 @@ impl GivenUp {
 }
 
 /// Looks that up without a daemon. A directory that is not there knows of nothing.
-pub(crate) fn given_up(directory: &Path, pool: &PoolName, pool_uuid: u128) -> GivenUp {
+pub(crate) fn discarded(directory: &Path, pool: &PoolName, pool_uuid: u128) -> DiscardedCaches {
     let uuid = format!("{pool_uuid:032x}");
-    let mut given_up = GivenUp::default();
+    let mut discarded = DiscardedCaches::default();
     match read_if_there::<PoolRecord>(&directory.join(POOLS).join(format!("{pool}.json"))) {
-        Ok(record) if record.uuid == uuid => given_up.record = record,
+        Ok(record) if record.uuid == uuid => discarded.record = record,
         Ok(_) => {}
-        Err(error) => given_up.doubts.push(format!("what was given up of the pool cannot be read: {error}")),
+        Err(error) => discarded.doubts.push(format!("what was given up of the pool cannot be read: {error}")),
     }
     match read_if_there::<ForgottenPools>(&directory.join("forgotten.json")) {
         Ok(forgotten) if forgotten.uuids.contains(&uuid) => {
             let deleted = "the pool was deleted while its SSDs were away, and what they hold was given up";
-            given_up.doubts.push(deleted.to_owned());
+            discarded.doubts.push(deleted.to_owned());
         }
         Ok(_) => {}
-        Err(error) => given_up.doubts.push(format!("which pools were deleted cannot be read: {error}")),
+        Err(error) => discarded.doubts.push(format!("which pools were deleted cannot be read: {error}")),
     }
-    given_up
+    discarded
 }
 
 fn lock(directory: &Path) -> Result<File, String> {

@@ -181,7 +181,7 @@ impl Plane {
         Ok(self.pool(&name)?.lost_extents(extents_max))
     }
 
-    /// Gives that up; answers the bytes.
+    /// Accepts that loss; answers the bytes.
     pub(crate) async fn accept_loss(self: Rc<Self>, name: PoolName) -> Result<u64, Error> {
         self.pool(&name)?.accept_loss().await
     }

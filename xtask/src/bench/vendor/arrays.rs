@@ -116,6 +116,6 @@ fn cached(rig: &Rig<'_>, volume: &Export, pool: &str, data: u64) -> Result<Vec<f
 }
 
 fn each(rig: &Rig<'_>, volume: &Export, data: u64, tests: &[Test]) -> Result<Vec<f64>> {
-    let one = |test: &Test| Ok(test.of(&rig.settled(&[volume], test.load(rig.seconds(3), data))?));
+    let one = |test: &Test| Ok(test.of(&rig.warmed_load(&[volume], test.load(rig.seconds(3), data))?));
     tests.iter().map(one).collect()
 }

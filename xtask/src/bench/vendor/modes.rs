@@ -157,7 +157,7 @@ fn sweep(rig: &Rig<'_>, volume: &Export, test: Test, data: u64) -> Result<Vec<Po
         let latency_ms = 1000.0 * f64::from(u32::try_from(threads)?) / measured.iops.max(f64::MIN_POSITIVE);
         Ok(Point { threads, rate, latency_ms })
     };
-    rig.settle(&[volume], test.load(THREADS[2], 0, data))?;
+    rig.run_in(&[volume], test.load(THREADS[2], 0, data))?;
     THREADS.into_iter().map(point).collect()
 }
 

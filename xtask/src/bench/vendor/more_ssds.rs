@@ -113,7 +113,7 @@ impl Test {
             let rig = Rig::start(bench, &format!("{name}-{number}"))?;
             let volume = rig.volume("data", self.array, data)?;
             let load = random(self.access, 4096, DEPTH, rig.seconds(5), data);
-            let without = rig.settled(&[&volume], load)?;
+            let without = rig.warmed_load(&[&volume], load)?;
             let streaming = rig.stream(&volume, data)?;
             let ssds = Ssds { count: step.ssds, bytes: (self.ssd_bytes)(data, step.ssds), speed: self.speed };
             rig.pool("pool", self.kind, ssds, self.options)?;

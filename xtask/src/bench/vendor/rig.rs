@@ -19,7 +19,7 @@ const INTERVAL_MS: u64 = 200;
 /// A load runs for so long at a time until the cache is warm.
 const PIECE_SECONDS: u64 = 2;
 /// Before a measurement, where the one before may have left something.
-const SETTLE_SECONDS: u64 = 1;
+const RUN_IN_SECONDS: u64 = 1;
 /// Of the reads of a piece, those that hit when the cache is called warm.
 const WARM_HITS: f64 = 0.995;
 /// The share of the final rate at which a cache is called warm.
@@ -124,13 +124,13 @@ impl<'a> Rig<'a> {
     }
 
     /// The same, after a moment in which the disks' own caches fill.
-    pub(super) fn settled(&self, volumes: &[&Export], load: Load) -> Result<Measured> {
-        self.settle(volumes, load)?;
+    pub(super) fn warmed_load(&self, volumes: &[&Export], load: Load) -> Result<Measured> {
+        self.run_in(volumes, load)?;
         self.load(volumes, load)
     }
 
-    pub(super) fn settle(&self, volumes: &[&Export], load: Load) -> Result<()> {
-        self.load(volumes, Load { seconds: SETTLE_SECONDS, ..load }).map(drop)
+    pub(super) fn run_in(&self, volumes: &[&Export], load: Load) -> Result<()> {
+        self.load(volumes, Load { seconds: RUN_IN_SECONDS, ..load }).map(drop)
     }
 
     /// MB/s of a stream, deep enough for all disks to be at work.

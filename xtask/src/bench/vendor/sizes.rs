@@ -53,7 +53,7 @@ fn run(bench: &Bench, access: Access, percent: u64) -> Result<((f64, f64, String
     let rig = Rig::start(bench, "b6")?;
     let volume = rig.volume("data", ARRAY, data)?;
     let load = random(access, 4096, DEPTH, rig.seconds(5), data);
-    let without = rig.settled(&[&volume], load)?;
+    let without = rig.warmed_load(&[&volume], load)?;
     let ssds = Ssds { count: 2, bytes: data * percent / 100 + OVERHEAD_BYTES, speed: SPEED };
     rig.pool("pool", Kind::ReadWrite, ssds, OPTIONS)?;
     rig.daemon.enable_cache("data", "pool")?;

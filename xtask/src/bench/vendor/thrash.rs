@@ -99,7 +99,7 @@ fn run(bench: &Bench, percent: u64) -> Result<Found> {
     let with = rig.load(&[&volume], load)?.iops;
     let seen = Seen::now(&rig.daemon, "data")?.since(&before);
     rig.daemon.verb(&["volume", "disable-cache", "data", "--force", "--yes-lose-data"])?;
-    let without = rig.settled(&[&volume], mix(rig.seconds(5), hot_bytes))?.iops;
+    let without = rig.warmed_load(&[&volume], mix(rig.seconds(5), hot_bytes))?.iops;
     let ideal = if fits { None } else { Some(ideal(&rig, &volume, &seen, hot_bytes)?) };
     Ok(Found { without, with, hot_bytes, seen, curve, ideal })
 }

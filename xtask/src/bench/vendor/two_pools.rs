@@ -107,7 +107,7 @@ impl Test {
         let volumes = NAMES.iter().map(|name| rig.volume(name, self.array, data)).collect::<Result<Vec<_>>>()?;
         let volumes: Vec<_> = volumes.iter().collect();
         let load = random(self.access, 4096, DEPTH, rig.seconds(8), data);
-        let without = rig.settled(&volumes, load)?;
+        let without = rig.warmed_load(&volumes, load)?;
         let streaming = rig.stream(volumes[0], data)?;
         for name in NAMES {
             let ssds = Ssds { count: SSDS_EACH, bytes: (self.ssd_bytes)(data), speed: self.speed };

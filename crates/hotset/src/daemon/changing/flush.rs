@@ -291,7 +291,7 @@ impl Draining {
     }
 }
 
-/// What cannot be flushed can be given up.
+/// What cannot be flushed can be discarded.
 pub(super) fn or_by_force(error: ApiError) -> ApiError {
     match error.kind {
         ApiErrorKind::Refused => ApiError::new(error.kind, format!("{error} (--force --yes-lose-data)")),

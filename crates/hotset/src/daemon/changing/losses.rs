@@ -1,4 +1,4 @@
-//! What was lost with SSDs: listing it, and giving it up.
+//! What was lost with SSDs: listing it, and accepting it.
 
 use std::sync::Arc;
 

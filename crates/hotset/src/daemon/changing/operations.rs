@@ -60,7 +60,7 @@ impl Phase {
             (Self::Running | Self::Waiting(_), Turn::Cancel) => Some(Self::Cancelling),
             (Self::Running | Self::Waiting(_) | Self::Cancelling, Turn::Succeeds) => Some(Self::Done),
             (Self::Running | Self::Waiting(_) | Self::Cancelling, Turn::Fails) => Some(Self::Failed),
-            // The engine may give it up by itself, because what it was for goes away.
+            // The engine may cancel it by itself, because what it was for goes away.
             (Self::Running | Self::Waiting(_) | Self::Cancelling, Turn::GivesWay) => Some(Self::Cancelled),
             // Who is cancelled waits and goes on as before, and has been told.
             (Self::Running, Turn::GoesOn)

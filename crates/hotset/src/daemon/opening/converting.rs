@@ -34,7 +34,7 @@ impl Converting {
         Ok(())
     }
 
-    /// It is done, undone or given up. A record that cannot be removed is tried again: the next start would go on with it.
+    /// It is done, undone or cancelled. A record that cannot be removed is tried again: the next start would go on with it.
     pub(crate) fn forget_conversion(&self, pool: &str) -> Result<(), ApiError> {
         let known = self.conversions().remove(pool).is_some();
         self.records.offline().begun_conversions.remove(pool);

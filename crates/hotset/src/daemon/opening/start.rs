@@ -503,7 +503,7 @@ impl Opening {
         let _ = self.records.save_pool(name).await;
     }
 
-    /// Gives up what the pool holds of the volumes that were taken from it while it was offline: whoever took one knew that
+    /// Discards what the pool holds of the volumes that were taken from it while it was offline: whoever took one knew that
     /// this would be lost, and hosts have written around the pool since. A start that came to an end before this was
     /// recorded leaves some that are gone already.
     async fn detach_taken(&self, name: &PoolName, volumes: &mut Vec<VolumeSpec>) {
