@@ -70,8 +70,10 @@ impl<E: Env> Clean<E> {
         described.encode_into(&mut header);
         if !fill.pages().is_empty() {
             let offset = ssd.layout.slot_offset(described.slot);
-            let write = ssd.write(Purpose::Slot(described.slot), offset, header.join(data));
+            let purpose = Purpose::Slot { slot: described.slot, generation: described.generation };
+            let write = ssd.write(purpose, offset, header.join(data));
             if let Err(fault) = write.await {
+                ssd.fill_ended(described.slot, described.generation);
                 self.members.ssd_failed(&ssd.ssd, &fault);
                 return 0;
             }
@@ -84,12 +86,13 @@ impl<E: Env> Clean<E> {
     fn show(&self, fill: &Fill, ssd: &Rc<SlotSsd<E>>, checksums: &[u32]) -> u32 {
         let (content, pages) = (fill.content, fill.pages());
         let local = ssd.local(content.slot);
+        ssd.fill_ended(local, content.generation);
         let current = self.ids.of(content.key.volume) == Some(fill.attachment);
         if !ssd.is_online() {
             return 0;
         }
         if pages.is_empty() || !current || self.life.is_stopping() || !ssd.is_for_slots(local) {
-            self.index.reclaim_slot(ssd, local);
+            self.index.reclaim_unpublished(ssd, local);
             return 0;
         }
         let older = self.slots.borrow().find(content.key);

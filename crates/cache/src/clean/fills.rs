@@ -226,7 +226,9 @@ impl Fills {
 
     /// Its block is in the cache, or does not come.
     pub(crate) fn end(&self, fill: &Fill) {
-        self.running.borrow_mut().remove(&fill.key());
+        let ended = self.running.borrow_mut().remove(&fill.key());
+        let is_it = ended.is_some_and(|ended| std::ptr::eq(&*ended, fill));
+        assert!(is_it, "a fill ends that does not run");
         self.ended.wake_all();
         self.wake_pump();
     }

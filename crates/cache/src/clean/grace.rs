@@ -30,7 +30,9 @@ impl Grace {
 
     /// Ends a read. True: slots may have become ready, call [`Grace::take_ready`].
     pub(crate) fn end(&self, epoch: Epoch) -> bool {
-        let left = self.reading[epoch.0].get() - 1;
+        let reading = self.reading[epoch.0].get();
+        assert!(reading > 0, "a read ends that did not begin: slots would be filled again under others");
+        let left = reading - 1;
         self.reading[epoch.0].set(left);
         left == 0 && (!self.waiting.borrow().is_empty() || !self.freed.borrow().is_empty())
     }
@@ -90,5 +92,14 @@ mod tests {
         assert!(grace.end(late));
         assert_eq!(grace.take_ready(), [4]);
         assert_eq!(grace.in_limbo(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a read ends that did not begin")]
+    fn a_read_ends_once() {
+        let grace = Grace::default();
+        let epoch = grace.begin();
+        grace.end(epoch);
+        grace.end(epoch);
     }
 }

@@ -118,13 +118,13 @@ impl<E: Env> Index<E> {
     pub(super) fn free(&self, ssd: &SlotSsd<E>, local: u32, dropped: Option<Ticket>) {
         match dropped {
             Some(ticket) => self.drops.borrow_mut().free_after(ssd.index, local, ticket),
-            None => self.reclaim_slot(ssd, local),
+            None => self.reclaim_unpublished(ssd, local),
         }
     }
 
-    /// The slot is ready when the reads that may have found it have ended.
-    pub(super) fn reclaim_slot(&self, ssd: &SlotSsd<E>, local: u32) {
-        if ssd.reclaim(local) {
+    /// Nothing ever believed the slot: it is ready when the reads that may have found it have ended.
+    pub(super) fn reclaim_unpublished(&self, ssd: &SlotSsd<E>, local: u32) {
+        if ssd.reclaim_unpublished(local) {
             self.fills.wake_pump();
         }
     }
@@ -132,8 +132,10 @@ impl<E: Env> Index<E> {
     /// A batch of the SSD's journal was flushed: forgets the drops in it, and frees the slots that waited for them.
     fn drops_flushed(&self, ssd: &SlotSsd<E>) {
         let freed = self.drops.borrow_mut().flushed(ssd.index, |ticket| ssd.journal.is_flushed(ticket));
-        for local in freed {
-            self.reclaim_slot(ssd, local);
+        for freed in &freed {
+            if ssd.reclaim(freed) {
+                self.fills.wake_pump();
+            }
         }
     }
 

@@ -79,7 +79,11 @@ impl Journal {
 
     /// So many entries that were taken are flushed.
     pub(super) fn taken_is_flushed(&self, count: u64) {
-        self.flushed.set(self.flushed.get() + count);
+        let flushed = self.flushed.get() + count;
+        let taken =
+            self.pushed.get() - u64::try_from(self.pending.borrow().len()).expect("entries that wait are in memory");
+        assert!(flushed <= taken, "{flushed} entries are flushed, and {taken} were taken to be written");
+        self.flushed.set(flushed);
         self.event.wake_all();
     }
 
@@ -262,5 +266,12 @@ mod tests {
         let journal = Journal::default();
         journal.opened(0, 10, vec![3]);
         journal.take_holes();
+    }
+    #[test]
+    #[should_panic(expected = "1 entries are flushed, and 0 were taken to be written")]
+    fn what_waits_is_not_flushed() {
+        let journal = Journal::default();
+        journal.push(drop_of(1));
+        journal.taken_is_flushed(1);
     }
 }

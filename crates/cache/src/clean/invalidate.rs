@@ -94,7 +94,8 @@ impl<E: Env> Clean<E> {
         let key = self.slots.borrow().key(slot).expect("only a used slot is freed");
         let published = self.slots.borrow().is_published(slot);
         let dropped = published.then(|| self.index.record_drop(slot, key, &(0..self.blocks.pages_per_block)));
-        self.slots.borrow_mut().free(slot, why);
+        let was_published = self.slots.borrow_mut().free(slot, why);
+        assert_eq!(was_published, dropped.is_some(), "{slot:?} is believed, and is freed without a drop");
         ssd.slot_is_freed();
         self.index.free(ssd, ssd.local(slot), dropped);
     }

@@ -23,7 +23,7 @@ fn bits(word: usize, pages: &Range<u32>) -> u64 {
 
 impl PageSet {
     pub(crate) fn from_range(pages: Range<u32>) -> Self {
-        debug_assert!(pages.end <= PAGES_MAX);
+        assert!(pages.end <= PAGES_MAX);
         let mut set = Self::default();
         set.insert(&pages);
         set

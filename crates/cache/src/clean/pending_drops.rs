@@ -16,6 +16,29 @@ struct Freed {
     ticket: Ticket,
 }
 
+/// A freed slot whose drop is durable: nothing believes it any more. Only [`PendingDrops::flushed`] says so.
+#[derive(Debug)]
+pub(super) struct DropDurable {
+    ssd: SsdIndex,
+    local: u32,
+    ticket: Ticket,
+}
+
+impl DropDurable {
+    pub(super) fn ssd(&self) -> SsdIndex {
+        self.ssd
+    }
+
+    /// The slot's number on the SSD.
+    pub(super) fn local(&self) -> u32 {
+        self.local
+    }
+
+    pub(super) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+}
+
 /// See the file's summary.
 #[derive(Default)]
 pub(super) struct PendingDrops {
@@ -46,13 +69,14 @@ impl PendingDrops {
     }
 
     /// More of an SSD's slot index is flushed: forgets those drops; answers the slots of it that waited for them.
-    pub(super) fn flushed(&mut self, ssd: SsdIndex, is_flushed: impl Fn(Ticket) -> bool) -> Vec<u32> {
+    pub(super) fn flushed(&mut self, ssd: SsdIndex, is_flushed: impl Fn(Ticket) -> bool) -> Vec<DropDurable> {
         let done = |index: SsdIndex, ticket| index == ssd && is_flushed(ticket);
         self.drops.retain(|_, pending| {
             pending.retain(|(index, ticket)| !done(*index, *ticket));
             !pending.is_empty()
         });
-        self.freed.extract_if(.., |slot| done(slot.ssd, slot.ticket)).map(|slot| slot.local).collect()
+        let freed = self.freed.extract_if(.., |slot| done(slot.ssd, slot.ticket));
+        freed.map(|Freed { ssd, local, ticket }| DropDurable { ssd, local, ticket }).collect()
     }
 
     /// The SSD has left durably: nothing of it is believed.
@@ -111,7 +135,9 @@ mod tests {
                         let until = tickets[until.min(tickets.len() - 1)];
                         let is_done = |other: SsdIndex, ticket: Ticket| other == ssd && ticket <= until;
                         let ready: Vec<u32> = freed.iter().filter(|slot| is_done(slot.0, slot.2)).map(|slot| slot.1).collect();
-                        prop_assert_eq!(pending.flushed(ssd, |ticket| ticket <= until), ready);
+                        let flushed = pending.flushed(ssd, |ticket| ticket <= until);
+                        prop_assert!(flushed.iter().all(|freed| freed.ssd() == ssd && freed.ticket() <= until));
+                        prop_assert_eq!(flushed.iter().map(DropDurable::local).collect::<Vec<_>>(), ready);
                         drops.retain(|(_, other, ticket)| !is_done(*other, *ticket));
                         freed.retain(|(other, _, ticket)| !is_done(*other, *ticket));
                     }

@@ -9,6 +9,7 @@ use hotset_block::Env;
 use crate::address::{SlotIndex, low_half};
 use crate::clean::grace::{Epoch, Grace};
 use crate::clean::index_journal::Journal;
+use crate::clean::pending_drops::DropDurable;
 use crate::members::ssd::Ssd;
 
 /// Places that the list of ready slots keeps however few they are.
@@ -97,6 +98,13 @@ impl<E: Env> SlotSsd<E> {
 
     pub(super) fn add_ready(&self, slots: impl IntoIterator<Item = u32>) {
         self.ready.borrow_mut().extend(slots);
+        self.assert_ready();
+    }
+
+    /// A slot that were ready twice would be given to two blocks.
+    fn assert_ready(&self) {
+        let (ready, all) = (self.ready_count(), crate::address::at(self.layout.slot_count()));
+        assert!(ready <= all, "SSD {}: {ready} slots are ready of {all}", self.path);
     }
 
     /// Every slot is free, as its slot index is empty.
@@ -121,12 +129,18 @@ impl<E: Env> SlotSsd<E> {
         }
         let mut ready = self.ready.borrow_mut();
         let local = ready.pop()?;
+        self.segments.borrow_mut().begin_fill(local, low_half(fills));
         self.fills.set(fills + 1);
         if ready.capacity() > READY_KEPT && ready.capacity() / 4 > ready.len() {
             let half = ready.capacity() / 2;
             ready.shrink_to(half);
         }
         Some((local, low_half(fills)))
+    }
+
+    /// Nothing more is written to the slot by the fill with this generation: it is used from here on, or reclaimed.
+    pub(super) fn fill_ended(&self, local: u32, generation: u32) {
+        self.segments.borrow_mut().end_fill(local, generation);
     }
 
     /// Takes the slots of this range that are ready.
@@ -136,12 +150,16 @@ impl<E: Env> SlotSsd<E> {
 
     /// The slot holds a block from now on.
     pub(super) fn slot_is_used(&self) {
-        self.slots_used.set(self.slots_used.get() + 1);
+        let used = self.slots_used.get() + 1;
+        assert!(used <= self.layout.slot_count(), "SSD {}: more slots are used than it has", self.path);
+        self.slots_used.set(used);
     }
 
     /// A slot holds nothing any more.
     pub(super) fn slot_is_freed(&self) {
-        self.slots_used.set(self.slots_used.get() - 1);
+        let used = self.slots_used.get();
+        assert!(used > 0, "SSD {}: a slot is freed, and none is used", self.path);
+        self.slots_used.set(used - 1);
     }
 
     /// Slots that hold blocks.
@@ -161,6 +179,7 @@ impl<E: Env> SlotSsd<E> {
 
     /// A checkpoint is durable that says so: fills below this may begin.
     pub(super) fn raise_ceiling(&self, ceiling: u64) {
+        assert!(ceiling >= self.fills.get(), "SSD {}: a checkpoint is behind the fills that there were", self.path);
         self.fill_ceiling.set(ceiling);
     }
 }
@@ -176,9 +195,16 @@ impl<E: Env> SlotSsd<E> {
         self.grace.end(epoch) && self.collect_ready()
     }
 
-    /// Nothing believes a freed slot any more: it is ready when the reads that may have found it have ended. True: more slots can
-    /// be filled now.
-    pub(super) fn reclaim(&self, local: u32) -> bool {
+    /// The drop of a freed slot is durable: nothing believes it any more. True: more slots can be filled now.
+    pub(super) fn reclaim(&self, freed: &DropDurable) -> bool {
+        let is_flushed = freed.ssd() == self.index && self.journal.is_flushed(freed.ticket());
+        assert!(is_flushed, "SSD {}: slot {} is freed before its drop is durable", self.path, freed.local());
+        self.reclaim_unpublished(freed.local())
+    }
+
+    /// Nothing ever believed what was in a freed slot, or was on its way there. It is ready when the reads that may have found it
+    /// have ended. True: more slots can be filled now.
+    pub(super) fn reclaim_unpublished(&self, local: u32) -> bool {
         self.grace.free(local);
         self.collect_ready()
     }
@@ -195,6 +221,7 @@ impl<E: Env> SlotSsd<E> {
             return false;
         }
         self.ready.borrow_mut().append(&mut ready);
+        self.assert_ready();
         true
     }
 
@@ -220,5 +247,90 @@ impl<E: Env> SlotSsd<E> {
     /// The memory that grows with the number of slots that are ready.
     pub(super) fn memory_bytes(&self) -> u64 {
         crate::address::vec_bytes(&self.ready.borrow())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotset_block::{Executor, ExecutorOptions, HostEnv};
+
+    use super::*;
+    use crate::address::{BlockIndex, BlockKey, SsdIndex, VolumeIndex};
+    use crate::clean::pending_drops::PendingDrops;
+    use crate::format::index::IndexEntry;
+    use crate::members::ssd::tests::new_ssd;
+
+    /// An SSD of which every slot is ready.
+    fn with_ssd(test: impl FnOnce(&SlotSsd<HostEnv>)) {
+        Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring").run(async |env| {
+            let ssd = SlotSsd::new(Rc::new(new_ssd(env)));
+            ssd.raise_ceiling(100);
+            ssd.all_are_ready();
+            test(&ssd);
+        });
+    }
+
+    /// What stands for the freed slot `local`, whose drop is not flushed yet, where `is_flushed` says that it is.
+    fn freed(ssd: &SlotSsd<HostEnv>, local: u32) -> DropDurable {
+        let entry = IndexEntry::Drop { slot: local, generation: 0, first_page: 0, page_count: 16 };
+        let ticket = ssd.journal.push(entry);
+        let mut pending = PendingDrops::default();
+        pending.queued(BlockKey { volume: VolumeIndex(0), block: BlockIndex(0) }, SsdIndex(0), ticket);
+        pending.free_after(ssd.index, local, ticket);
+        pending.flushed(ssd.index, |_| true).pop().expect("it waited")
+    }
+
+    fn filled(ssd: &SlotSsd<HostEnv>) -> u32 {
+        let (local, generation) = ssd.take_ready().expect("every slot is ready");
+        ssd.fill_ended(local, generation);
+        ssd.slot_is_used();
+        local
+    }
+
+    #[test]
+    fn a_freed_slot_is_ready_when_its_drop_is_durable_and_its_reads_have_ended() {
+        with_ssd(|ssd| {
+            let (local, ready) = (filled(ssd), ssd.ready_count());
+            let reading = ssd.begin_read();
+            let freed = freed(ssd, local);
+            ssd.slot_is_freed();
+            ssd.journal.taken_is_flushed(ssd.journal.take_batch(0, 512, 1).entries);
+            assert!(!ssd.reclaim(&freed) && ssd.ready_count() == ready);
+            assert!(ssd.end_read(reading) && ssd.ready_count() == ready + 1);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "is freed before its drop is durable")]
+    fn a_slot_is_not_ready_before_its_drop_is_durable() {
+        with_ssd(|ssd| {
+            let freed = freed(ssd, filled(ssd));
+            ssd.reclaim(&freed);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "slots are ready of")]
+    fn a_slot_is_not_ready_twice() {
+        with_ssd(|ssd| {
+            let local = filled(ssd);
+            ssd.reclaim_unpublished(local);
+            ssd.reclaim_unpublished(local);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a slot is freed, and none is used")]
+    fn a_slot_is_not_freed_when_none_is_used() {
+        with_ssd(|ssd| ssd.slot_is_freed());
+    }
+
+    #[test]
+    #[should_panic(expected = "a checkpoint is behind the fills that there were")]
+    fn a_ceiling_is_never_below_the_fills_that_there_were() {
+        with_ssd(|ssd| {
+            filled(ssd);
+            ssd.raise_ceiling(0);
+        });
     }
 }

@@ -181,13 +181,15 @@ impl Slots {
         if self.map.valid_count(slot) == 0 { Hidden::All } else { Hidden::Some { published: self.map.published(slot) } }
     }
 
-    /// A used slot holds nothing any more.
-    pub(super) fn free(&mut self, slot: SlotIndex, why: Why) {
+    /// A used slot holds nothing any more. Answers whether it was published.
+    pub(super) fn free(&mut self, slot: SlotIndex, why: Why) -> bool {
+        let published = self.is_published(slot);
         match why {
             Why::Evicted => self.policy.evicted(&mut self.map, slot),
             Why::Emptied | Why::Replaced => self.policy.removed(&mut self.map, slot),
         }
         self.map.remove(slot);
+        published
     }
 
     // ---- headers

@@ -183,14 +183,14 @@ impl Layout {
             }
             Purpose::Record => inside(RECORDS_OFFSET..self.segments_offset()),
             Purpose::Index => inside(self.segments_offset()..self.segments_offset() + self.index_bytes()),
-            Purpose::Slot(slot) => {
+            Purpose::Slot { slot, generation } => {
                 let start = self.slot_offset(slot);
-                inside(start..start + self.stride()) && segments.may_hold_slots(segments.of(slot))
+                inside(start..start + self.stride()) && segments.is_being_filled(slot, generation)
             }
-            Purpose::Log => range.start.checked_sub(self.segments_offset()).is_some_and(|start| {
+            Purpose::Log { incarnation } => range.start.checked_sub(self.segments_offset()).is_some_and(|start| {
                 let segment = u32::try_from(start / self.segment_bytes).unwrap_or(u32::MAX);
                 let start = self.segment_offset(segment);
-                inside(start..start + self.segment_bytes) && segments.is_of_log(segment)
+                inside(start..start + self.segment_bytes) && segments.is_of_row(segment, incarnation)
             }),
         };
         aligned && placed && range.end <= self.ssd_bytes
@@ -296,10 +296,11 @@ mod tests {
             segments.for_slots().nth(2).expect("the SSD has segments for slots"),
             segments.for_slots().nth(4).expect("the SSD has segments for slots"),
         );
-        assert!(segments.set_log(of_log));
+        assert!(segments.set_log(of_log, 7));
+        let slot = segments.slots(segments.for_slots().next().expect("the SSD has segments for slots")).start;
+        let unused = segments.slots(of_log).start;
+        segments.begin_fill(slot, 70);
         segments.claim(draining);
-        let slot_in = |segment: u32| segments.slots(segment).start;
-        let slot = slot_in(segments.for_slots().next().expect("the SSD has segments for slots"));
         let at = |start: u64, length: u64| start..start + length;
         let allows = |purpose, range| layout.allows(purpose, &range, &segments);
         let stride = layout.stride();
@@ -313,9 +314,8 @@ mod tests {
             (Purpose::Record, at(index - 512, 512)),
             (Purpose::Index, at(index, 512)),
             (Purpose::Index, at(layout.journal_offset() + layout.journal_bytes - 512, 512)),
-            (Purpose::Slot(slot), at(layout.slot_offset(slot), stride)),
-            (Purpose::Slot(slot_in(draining)), at(layout.slot_offset(slot_in(draining)), stride)),
-            (Purpose::Log, at(log, layout.segment_bytes)),
+            (Purpose::Slot { slot, generation: 70 }, at(layout.slot_offset(slot), stride)),
+            (Purpose::Log { incarnation: 7 }, at(log, layout.segment_bytes)),
         ];
         for (purpose, range) in &good {
             assert!(allows(*purpose, range.clone()), "{purpose:?} at {range:?}");
@@ -330,11 +330,13 @@ mod tests {
         for purpose in good.map(|(purpose, _)| purpose) {
             assert!(!allows(purpose, between.clone()) && !allows(purpose, beyond.clone()), "{purpose:?}");
         }
-        assert!(!allows(Purpose::Log, at(layout.segment_offset(draining), 4096)), "it is not of the log yet");
-        assert!(
-            !allows(Purpose::Slot(slot_in(of_log)), at(layout.slot_offset(slot_in(of_log)), stride)),
-            "not any more"
-        );
+        let row = Purpose::Log { incarnation: 7 };
+        assert!(!allows(row, at(layout.segment_offset(draining), 4096)), "it is not of the log yet");
+        assert!(!allows(Purpose::Log { incarnation: 6 }, at(log, 4096)), "another row had it before");
+        let older = Purpose::Slot { slot, generation: 69 };
+        assert!(!allows(older, at(layout.slot_offset(slot), stride)), "it was given to another fill");
+        let not_given = Purpose::Slot { slot: unused, generation: 70 };
+        assert!(!allows(not_given, at(layout.slot_offset(unused), stride)), "no fill has it");
         assert!(!allows(Purpose::Record, index - 512..index + 512), "it ends in the slot index");
     }
 }

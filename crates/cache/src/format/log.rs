@@ -197,7 +197,7 @@ impl Batch {
         body.counter(place.flushed_row).u32(place.flushed_index);
         body.u32(payload.header_pages()).u32(payload.data_pages()).u16(payload.entries).stream();
         body.u32(u32::try_from(payload.len()).expect("a batch is small")).u64(0);
-        debug_assert_eq!(body.as_bytes().len() + 16, BATCH_FIXED_BYTES - 4);
+        assert_eq!(body.as_bytes().len() + 16, BATCH_FIXED_BYTES - 4);
         body.u32(0);
         let fixed = body.into_bytes();
         let pages = usize::try_from(payload.header_pages()).expect("a usize has 32 bits at least");
@@ -323,7 +323,7 @@ impl SummaryDraft {
         body.counter(header.row).u64(header.incarnation).u32(header.position).u32(row_batches).u32(last_checksum);
         body.u32(self.batches).u32(u32::try_from(self.writer.as_bytes().len()).expect("a segment is small"));
         body.stream().u16(0).u64(0);
-        debug_assert_eq!(body.as_bytes().len() + 16, SUMMARY_FIXED_BYTES);
+        assert_eq!(body.as_bytes().len() + 16, SUMMARY_FIXED_BYTES);
         body.bytes(self.writer.as_bytes());
         let mut bytes = vec![0; (16 + body.as_bytes().len()).next_multiple_of(PAGE_BYTES)];
         seal_into(&mut bytes, SUMMARY_MAGIC, body.as_bytes());

@@ -31,7 +31,6 @@ use crate::log::stream::InflightBatch;
 use crate::log::write_log::WriteLog;
 use crate::members::Members;
 use crate::members::pool_life::PoolLife;
-use crate::members::segments::Purpose;
 
 /// Pages of data of one batch at most.
 const BATCH_DATA_PAGES: u32 = 256;
@@ -248,7 +247,7 @@ impl<E: Env> BatchWriter<E> {
             *place = if count == 0 { header } else { position };
             position += count;
         }
-        debug_assert_eq!(payload.header_pages(), header_pages, "entries have the bytes that were counted");
+        assert_eq!(payload.header_pages(), header_pages, "entries have the bytes that were counted");
         row.begin_batch(pages, &payload, self.env.real_now());
         let flushed = self.state.stream.flushed();
         let previous = self.state.stream.last_checksum();
@@ -289,12 +288,13 @@ impl<E: Env> BatchWriter<E> {
     async fn write_copies(self: &Rc<Self>, inflight: &Rc<InflightBatch>, copies: Copies) {
         // One operation of each SSD, where a flush of both would follow.
         let durable = self.state.flush_habit.wants_durable();
+        let purpose = inflight.row.purpose();
         let writes = copies.into_iter().map(async |(copy, offset, bytes)| {
             let ssd = self.members.ssd(copy.ssd);
             let written = if durable {
-                ssd.write_durable(Purpose::Log, offset, bytes).await
+                ssd.write_durable(purpose, offset, bytes).await
             } else {
-                ssd.write(Purpose::Log, offset, bytes).await
+                ssd.write(purpose, offset, bytes).await
             };
             match written {
                 Ok(_) => {
@@ -452,10 +452,9 @@ impl<E: Env> BatchWriter<E> {
         }
         if !self.life.is_fenced() {
             let erasures = row.mirrors(inflight.segment()).collect::<Vec<_>>().into_iter().map(async |mirror| {
-                let ssd = self.members.ssd(mirror.ssd);
-                let offset = self.segments.log_offset(mirror, inflight.first_page);
+                let zeroes = self.env.buffers().take_zeroed(PAGE_BYTES);
                 // An SSD that does not take it leaves, and its copy with it.
-                let _ = self.segments.write_flushed(ssd, offset, self.env.buffers().take_zeroed(PAGE_BYTES)).await;
+                let _ = self.segments.write_flushed(row, mirror, inflight.first_page, zeroes).await;
             });
             join_all(erasures).await;
         }

@@ -50,9 +50,9 @@ impl<E: Env> LogSegments<E> {
     }
 
     /// Writes good bytes to a copy; an SSD that does not take them leaves. False: it did not.
-    pub(super) async fn write_copy(&self, mirror: PresentCopy, page: u32, bytes: &[u8]) -> bool {
+    pub(super) async fn write_copy(&self, purpose: Purpose, mirror: PresentCopy, page: u32, bytes: &[u8]) -> bool {
         let ssd = self.members.ssd(mirror.ssd);
-        match ssd.write(Purpose::Log, self.log_offset(mirror, page), self.env.buffers().copy_of(bytes)).await {
+        match ssd.write(purpose, self.log_offset(mirror, page), self.env.buffers().copy_of(bytes)).await {
             Ok(_) => ssd.has_appended(),
             Err(fault) => {
                 self.members.ssd_failed(ssd, &fault);
@@ -91,7 +91,7 @@ impl<E: Env> LogSegments<E> {
         if taken.iter().any(Option::is_none) || taken.is_empty() {
             for (ssd, segment) in ssds.iter().zip(taken) {
                 if let Some(segment) = segment {
-                    ssd.segments.borrow_mut().set_free(segment);
+                    ssd.segments.borrow_mut().set_free(segment, None);
                 }
             }
             self.count_openable();
@@ -106,6 +106,13 @@ impl<E: Env> LogSegments<E> {
             return Some(vec![[mirrors[0], Mirror::Nowhere]]);
         }
         Some(mirrors.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect())
+    }
+
+    /// The segments that were taken for this row are its own from here on.
+    pub(super) fn give_to_row(&self, row: &Row) {
+        for copy in row.segments.iter().flatten().filter_map(|mirror| mirror.get().present()) {
+            self.members.ssd(copy.ssd).segments.borrow_mut().give_to_row(copy.segment, row.incarnation);
+        }
     }
 
     /// A segment of this SSD for the log, from those that are ready, or from the slots; `None` if the SSD went offline.
@@ -141,21 +148,23 @@ impl<E: Env> LogSegments<E> {
             row.header(position).encode_into(&mut page);
             for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
                 let copy = self.env.buffers().copy_of(&page);
-                writes.push(self.write_flushed(self.members.ssd(mirror.ssd), self.log_offset(mirror, 0), copy));
+                writes.push(self.write_flushed(row, mirror, 0, copy));
             }
         }
         // Each of them ends by itself: the segments may be used for something else at once.
         join_all(writes).await.iter().all(Result::is_ok)
     }
 
-    /// Writes and flushes; an SSD that cannot leaves.
+    /// Writes to a copy, from this page of its segment on, and flushes; an SSD that cannot leaves.
     pub(crate) async fn write_flushed(
         &self,
-        ssd: &Rc<Ssd<E>>,
-        offset: u64,
+        row: &Row,
+        mirror: PresentCopy,
+        page: u32,
         buf: hotset_block::Buf,
     ) -> Result<(), Fault> {
-        let result = match ssd.write(Purpose::Log, offset, buf).await {
+        let ssd = self.members.ssd(mirror.ssd);
+        let result = match ssd.write(row.purpose(), self.log_offset(mirror, page), buf).await {
             Ok(_) => ssd.flush().await,
             Err(fault) => Err(fault),
         };
@@ -173,8 +182,7 @@ impl<E: Env> LogSegments<E> {
             let bytes = row.encode_summary(position);
             for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
                 let copy = self.env.buffers().copy_of(&bytes);
-                let offset = self.log_offset(mirror, row.batches_end());
-                writes.push(self.write_flushed(self.members.ssd(mirror.ssd), offset, copy));
+                writes.push(self.write_flushed(row, mirror, row.batches_end(), copy));
             }
         }
         // A copy that fails is not a copy any more.
@@ -183,13 +191,14 @@ impl<E: Env> LogSegments<E> {
 
     /// The row's segments are ready for the next row; those that the log does not need go back to the slots.
     pub(crate) fn release_segments(&self, row: &Row) {
+        self.state.assert_unused(row);
         let replaced = row.replaced.take();
         for copy in row.segments.iter().flatten().filter_map(|mirror| mirror.get().present()).chain(replaced) {
             let ssd = self.members.ssd(copy.ssd);
             if !ssd.is_online() {
                 continue;
             }
-            ssd.segments.borrow_mut().set_free(copy.segment);
+            ssd.segments.borrow_mut().set_free(copy.segment, Some(row.incarnation));
             let spare = ssd.segments.borrow().free_count() > ROWS_RESERVED;
             let returned = if spare { ssd.segments.borrow_mut().return_free() } else { None };
             if let Some(segment) = returned {

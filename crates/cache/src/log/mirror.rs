@@ -33,7 +33,6 @@ use crate::log::write_log::WriteLog;
 use crate::members::Members;
 use crate::members::life::LifeChange;
 use crate::members::pool_life::PoolLife;
-use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
 use crate::status::Rebuild;
 use crate::time_limit::within;
@@ -235,10 +234,11 @@ impl<E: Env> Mirrorer<E> {
     async fn mirror_to(&self, copy: &Wanted, target: &Rc<Ssd<E>>, host_requests: &impl Fn() -> u64) -> bool {
         let Some(segment) = self.segments.take_segment(target).await else { return false };
         self.segments.count_openable();
+        target.segments.borrow_mut().give_to_row(segment, copy.row.incarnation);
         let new = PresentCopy { ssd_uuid: target.uuid, ssd: target.index, segment };
         let made = self.copy_segment(copy, new, host_requests).await && self.commit_copy(copy, new).await;
         if !made && target.is_online() {
-            target.segments.borrow_mut().set_free(segment);
+            target.segments.borrow_mut().set_free(segment, Some(copy.row.incarnation));
             self.segments.count_openable();
             target.wake_for_segments();
         }
@@ -329,7 +329,7 @@ impl<E: Env> Mirrorer<E> {
         let pages = first..plan.end.min(first + CHUNK_PAGES);
         let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
         let target = self.ssd_at(new);
-        if let Err(fault) = target.write(Purpose::Log, self.segments.log_offset(new, first), bytes).await {
+        if let Err(fault) = target.write(copy.row.purpose(), self.segments.log_offset(new, first), bytes).await {
             self.members.ssd_failed(&target, &fault);
             return false;
         }
@@ -388,7 +388,7 @@ impl<E: Env> Mirrorer<E> {
             ends.push((row.batches_end(), self.env.buffers().copy_of(summary)));
         }
         for (page, bytes) in ends {
-            if let Err(fault) = target.write(Purpose::Log, self.segments.log_offset(new, page), bytes).await {
+            if let Err(fault) = target.write(row.purpose(), self.segments.log_offset(new, page), bytes).await {
                 self.members.ssd_failed(&target, &fault);
                 return false;
             }

@@ -31,7 +31,8 @@ impl OpenRows {
     /// The row that is ready takes batches from here on.
     pub(crate) fn use_prepared(&self) -> Option<Rc<Row>> {
         let prepared = self.prepared.take()?;
-        *self.current.borrow_mut() = Some(Rc::clone(&prepared));
+        let former = self.current.replace(Some(Rc::clone(&prepared)));
+        assert!(former.is_none(), "a row takes batches while another one does");
         Some(prepared)
     }
 
@@ -55,7 +56,8 @@ impl OpenRows {
 
     /// It is ready.
     pub(crate) fn is_ready(&self, row: Rc<Row>) {
-        *self.prepared.borrow_mut() = Some(row);
+        let other = self.prepared.replace(Some(row));
+        assert!(other.is_none() && self.preparing.get(), "a row is ready that nobody makes ready");
     }
 
     /// None is being made ready any more, whether one is ready or not.
@@ -101,5 +103,22 @@ mod tests {
         assert_eq!(rows.pages_left(), pages);
         assert_eq!(rows.close_current().map(|row| row.number), Some(1));
         assert!(rows.current().is_none() && rows.close_current().is_none() && rows.use_prepared().is_none());
+    }
+    #[test]
+    #[should_panic(expected = "a row takes batches while another one does")]
+    fn a_row_is_taken_into_use_when_the_one_before_is_closed() {
+        let rows = OpenRows::default();
+        for number in [1, 2] {
+            assert!(rows.begin_preparing());
+            rows.is_ready(row(number));
+            rows.end_preparing();
+            rows.use_prepared();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a row is ready that nobody makes ready")]
+    fn a_row_is_ready_when_it_was_made_ready() {
+        OpenRows::default().is_ready(row(1));
     }
 }

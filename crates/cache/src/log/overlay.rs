@@ -31,7 +31,7 @@ const POSITION_BITS: u32 = 20;
 impl Place {
     /// `row` below 4,096, `position` below 2^20.
     pub(crate) fn new(row: u32, position: u32) -> Self {
-        debug_assert!(row < 1 << 12 && position < 1 << POSITION_BITS);
+        assert!(row < 1 << 12 && position < 1 << POSITION_BITS, "row {row}, position {position} is no place");
         Self((row << POSITION_BITS) | position)
     }
 

@@ -104,6 +104,8 @@ pub(crate) struct Queue {
     hints: RefCell<Vec<CleanedHint>>,
     /// Hints are worth a batch of their own.
     hints_wanted: Cell<bool>,
+    /// Appends that wait or are in flight.
+    appends: Cell<u64>,
     /// Pages of data that wait or are in flight: all, and by [`VolumeIndex`].
     pages: Cell<u64>,
     pages_of: RefCell<Vec<u64>>,
@@ -120,6 +122,7 @@ impl Queue {
     /// It waits from here on, behind the others.
     pub(crate) fn push(&self, append: Append) {
         let pages = u64::from(append.data_pages());
+        self.appends.set(self.appends.get() + 1);
         self.pages.set(self.pages.get() + pages);
         let mut of_volumes = self.pages_of.borrow_mut();
         let place = usize::from(append.volume.0);
@@ -142,9 +145,14 @@ impl Queue {
 
     /// One that was taken has taken effect, or will not.
     pub(crate) fn ended(&self, append: &Append) {
-        let pages = u64::from(append.data_pages());
-        self.pages.set(self.pages.get() - pages);
-        self.pages_of.borrow_mut()[usize::from(append.volume.0)] -= pages;
+        let (appends, before, pages) = (self.appends.get(), self.pages.get(), u64::from(append.data_pages()));
+        assert!(appends > 0 && before >= pages, "an append of {pages} pages ends, and {appends} of {before} count");
+        self.appends.set(appends - 1);
+        self.pages.set(before - pages);
+        assert!(appends > 1 || before == pages, "nothing waits, and {} pages count", before - pages);
+        let mut of_volumes = self.pages_of.borrow_mut();
+        let of_volume = &mut of_volumes[usize::from(append.volume.0)];
+        *of_volume = of_volume.checked_sub(pages).expect("what ends was counted to its volume");
     }
 
     /// All that wait, hosts' first; none of them counts any more.
@@ -325,5 +333,25 @@ mod tests {
             assert!(queue.wants_hints());
         }
         assert_eq!((queue.take_hint(), queue.wants_hints()), (None, false));
+    }
+    #[test]
+    #[should_panic(expected = "an append of 1 pages ends, and 0 of 0 count")]
+    fn an_append_ends_once() {
+        let queue = Queue::default();
+        let (append, _wait) = append(0, 0, Lane::Hosts, 1);
+        queue.push(append);
+        let append = queue.take_first(Lane::Hosts, |_| true).expect("it waits");
+        queue.ended(&append);
+        queue.ended(&append);
+    }
+
+    #[test]
+    #[should_panic(expected = "nothing waits, and 1 pages count")]
+    fn nothing_counts_when_nothing_waits() {
+        let queue = Queue::default();
+        let (larger, _wait) = append(0, 0, Lane::Hosts, 2);
+        queue.push(larger);
+        let (smaller, _wait) = append(0, 0, Lane::Hosts, 1);
+        queue.ended(&smaller);
     }
 }

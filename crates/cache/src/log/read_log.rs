@@ -19,7 +19,6 @@ use crate::log::segment_copy::PresentCopy;
 use crate::log::shared::Shared;
 use crate::log::write_log::WriteLog;
 use crate::members::Members;
-use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, is_gone};
 
 /// Who reads the log.
@@ -64,7 +63,7 @@ impl<E: Env> LogReader<E> {
             let length = buf.len();
             let error = match ssd.read(offset, buf).await {
                 Ok(bytes) if matches(&bytes, &run.checksums) => {
-                    self.repair(&bad, &bytes, page).await;
+                    self.repair(run.row(), &bad, &bytes, page).await;
                     return Some(bytes);
                 }
                 Ok(_) => None,
@@ -156,7 +155,7 @@ impl<E: Env> LogReader<E> {
         };
         match whole {
             Some(bytes) => {
-                self.repair(&bad, &bytes, page).await;
+                self.repair(run.row(), &bad, &bytes, page).await;
                 copies.repaired_pages = copies.bad_pages;
             }
             None => copies.lost_pages = self.count_lost_pages(run).await,
@@ -175,11 +174,11 @@ impl<E: Env> LogReader<E> {
     }
 
     /// Writes the good bytes over a bad copy. While the run is held its segments are not used for anything else.
-    async fn repair(&self, bad: &[PresentCopy], good: &Buf, page: u32) {
+    async fn repair(&self, row: &Row, bad: &[PresentCopy], good: &Buf, page: u32) {
         for mirror in bad {
             let ssd = self.members.ssd(mirror.ssd);
             let copy = self.env.buffers().copy_of(good);
-            match ssd.write(Purpose::Log, self.segments.log_offset(*mirror, page), copy).await {
+            match ssd.write(row.purpose(), self.segments.log_offset(*mirror, page), copy).await {
                 Ok(_) => ssd.has_appended(),
                 Err(fault) => self.members.ssd_failed(ssd, &fault),
             }

@@ -30,7 +30,7 @@ impl<E: Env> Log<E> {
         let read = ssd.read(self.segments.log_offset(repair.from, repair.page), self.env.buffers().take(bytes)).await;
         match read {
             Ok(bytes) if is_same(repair, &bytes) => {
-                if !self.segments.write_copy(repair.to, repair.page, &bytes).await {
+                if !self.segments.write_copy(repair.purpose, repair.to, repair.page, &bytes).await {
                     // The SSD that has the whole may leave before the one that lacks it: it takes the last copy with it.
                     self.state.commit_other_copy(repair.to);
                 }
@@ -47,7 +47,7 @@ impl<E: Env> Log<E> {
             let mut page = self.env.buffers().take(PAGE_BYTES);
             row.header(position).encode_into(&mut page);
             for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
-                self.segments.write_copy(mirror, 0, &page).await;
+                self.segments.write_copy(row.purpose(), mirror, 0, &page).await;
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::format::rows::{Row as RowRecord, SegmentCopy};
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::row_life::{RowChange, RowLife};
 use crate::log::segment_copy::{Mirror, MirrorCell, PresentCopy};
+use crate::members::segments::Purpose;
 
 /// In which order the copies of a segment are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +88,9 @@ impl DirtyOf {
     }
 
     fn remove(&mut self, page: u32) {
-        self.of(page).pages -= 1;
+        let dirty = self.of(page);
+        assert!(dirty.pages > 0, "a page of a row is clean now, and none was dirty");
+        dirty.pages -= 1;
         if self.older.pages == 0 {
             *self = Self { older: self.newer, newer: Dirty::default(), newer_from: self.end, end: self.end };
         }
@@ -266,6 +269,11 @@ impl Row {
         SegmentHeader { row: self.number, incarnation: self.incarnation, position }
     }
 
+    /// What is written to its segments is for this row, and for none that had them before.
+    pub(crate) fn purpose(&self) -> Purpose {
+        Purpose::Log { incarnation: self.incarnation }
+    }
+
     /// # Panics
     /// If these pages are not all between the header and the summary of one of its segments: what was decoded was checked, so
     /// whoever says that they are a batch is wrong.
@@ -300,6 +308,7 @@ impl Row {
 
     /// The next batch has so many pages and is in its place, on its way to the SSDs.
     pub(crate) fn begin_batch(&self, pages: u32, payload: &Payload, now: RealInstant) {
+        assert!(self.life().takes_batches(), "row {} is {:?} and gets a batch", self.number, self.life());
         self.add_batch(pages, payload);
         self.in_flight.set(self.in_flight.get() + 1);
         self.batched_at.set(now);
@@ -312,6 +321,8 @@ impl Row {
 
     fn add_batch(&self, pages: u32, payload: &Payload) {
         let BatchPlaceInRow { segment, index, first_page } = self.next_place();
+        let room = self.room();
+        assert!(pages > 0 && pages <= room, "row {}: a batch of {pages} pages, and room for {room}", self.number);
         self.next_page.borrow_mut()[at(segment)] = first_page + pages;
         self.drafts.borrow_mut()[at(segment)].push(index, first_page, payload);
         self.batches.set(index + 1);
@@ -319,7 +330,9 @@ impl Row {
 
     /// A batch is complete, or no start finds it any more.
     pub(crate) fn batch_ended(&self) {
-        self.in_flight.set(self.in_flight.get() - 1);
+        let in_flight = self.in_flight.get();
+        assert!(in_flight > 0, "row {}: a batch ends, and none is in flight", self.number);
+        self.in_flight.set(in_flight - 1);
         self.changed.wake_all();
     }
 
@@ -343,6 +356,7 @@ impl Row {
 
     /// Its summaries say that it has so many batches, and which is the last one.
     pub(crate) fn is_as_summarised(&self, summary: &Summary) {
+        assert_eq!(self.batches.get(), 0, "row {}: its summaries are believed beside its batches", self.number);
         self.batches.set(summary.row_batches);
         self.last_checksum.set(summary.last_checksum);
     }
@@ -354,6 +368,7 @@ impl Row {
 
     /// The summary of one of its segments.
     pub(crate) fn encode_summary(&self, position: u32) -> Vec<u8> {
+        assert!(!self.has_batches_in_flight(), "row {}: its summary would not say all that it holds", self.number);
         let header = self.header(position);
         self.drafts.borrow()[at(position)].encode(&header, self.batches.get(), self.last_checksum.get())
     }
@@ -461,7 +476,9 @@ impl Row {
     }
 
     pub(super) fn remove_live(&self, live: &Live) {
-        self.live.set(self.live.get() - 1);
+        let lives = self.live.get();
+        assert!(lives > 0, "row {}: a page leaves it, and none lives in it", self.number);
+        self.live.set(lives - 1);
         if let Some(listed) = self.listed_as() {
             listed.pages.borrow_mut().remove(&(live.volume, live.page));
         }

@@ -66,6 +66,11 @@ impl RowLife {
         }
     }
 
+    /// A batch may have its place in it.
+    pub(crate) fn takes_batches(self) -> bool {
+        matches!(self, Self::Open | Self::BrokenOpen)
+    }
+
     /// It takes no more batches, and its summaries are on their way.
     pub(crate) fn is_sealing(self) -> bool {
         matches!(self, Self::Sealing | Self::BrokenSealing)

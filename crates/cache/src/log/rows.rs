@@ -79,6 +79,7 @@ impl<E: Env> RowKeeper<E> {
         let number = self.state.take_number();
         let row = Row::new(slot, number, self.env.random(), pairs, self.segments.segment_pages(), self.env.real_now());
         let row = Rc::new(row);
+        self.segments.give_to_row(&row);
         self.state.add_row(&row);
         self.segments.count_openable();
         if !self.segments.write_segment_headers(&row).await {
@@ -158,8 +159,10 @@ impl<E: Env> RowKeeper<E> {
             // It could not be put on record what would be lost: no record must say that it is.
             return Err(error.clone());
         }
-        let payload = self.state.next_record().encode();
-        self.members.write_record(RecordKind::Rows, payload).await
+        let record = self.state.next_record();
+        self.members.write_record(RecordKind::Rows, record.encode()).await?;
+        self.state.is_recorded(&record);
+        Ok(())
     }
 
     /// Returns when a start finds nothing of batches that were given up.
@@ -181,6 +184,7 @@ impl<E: Env> RowKeeper<E> {
         if let Some(row) = self.state.open.use_prepared() {
             // Of an empty row, the one before it: what its summary says if it stays empty.
             row.ends_with(self.state.stream.last_checksum());
+            assert!(row.life().takes_batches() && row.batches() == 0, "row {} is taken into use twice", row.number);
             return Some(row);
         }
         self.spawn_prepare();
@@ -191,6 +195,7 @@ impl<E: Env> RowKeeper<E> {
     pub(crate) fn close_row(self: &Rc<Self>) {
         let row = self.state.open.close_current();
         if let Some(row) = row {
+            assert!(row.life().takes_batches(), "row {} is closed twice", row.number);
             row.change(RowChange::Closed);
             let log = Rc::clone(self);
             self.env.spawn(async move { log.seal_row(&row).await });

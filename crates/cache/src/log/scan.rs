@@ -26,6 +26,7 @@ use crate::log::window::Window;
 use crate::log::write_log::WriteLog;
 use crate::members::newest::Records;
 use crate::members::reading::{ReadSsd, ReadSsds};
+use crate::members::segments::Purpose;
 
 /// What is done where a part of the log is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub(crate) struct Scanned {
 /// A batch that is whole on one copy of a segment, and not on the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repair {
+    /// Of its row.
+    pub(crate) purpose: Purpose,
     pub(crate) from: PresentCopy,
     pub(crate) to: PresentCopy,
     /// The page of the segment at which it begins.
@@ -168,7 +171,7 @@ impl<'a, E: Env> LogScan<'a, E> {
             let slot = self.log.free_row_slot().ok_or_else(|| corrupt("its row records name too many rows"))?;
             let mut segments = Vec::new();
             for pair in &row.segments {
-                segments.push([self.mirror(&pair[0])?, self.mirror(&pair[1])?]);
+                segments.push([self.mirror(row, &pair[0])?, self.mirror(row, &pair[1])?]);
             }
             if segments.is_empty() {
                 return Err(corrupt("a row of its write log has no segments"));
@@ -207,11 +210,11 @@ impl<'a, E: Env> LogScan<'a, E> {
         }
     }
 
-    fn mirror(&self, copy: &SegmentCopy) -> Result<Mirror, Error> {
+    fn mirror(&self, row: &RowRecord, copy: &SegmentCopy) -> Result<Mirror, Error> {
         let is_there = |ssd: &ReadSsd<'_, E>| ssd.uuid() == copy.ssd_uuid && !copy.lost && ssd.is_readable();
         let ssd = self.ssds.iter().find(is_there);
         if let Some(ssd) = ssd
-            && !ssd.take_for_log(copy.segment)
+            && !ssd.take_for_log(copy.segment, row.incarnation)
         {
             return Err(corrupt("its row records name a segment that is not there, or name one twice"));
         }
@@ -307,7 +310,9 @@ impl<'a, E: Env> LogScan<'a, E> {
             let same = copy.as_ref().is_some_and(|other| other.checksum == checksum);
             if let Some(to) = mirror.present().filter(|_| !same) {
                 assert!(to != from, "a copy that is good is not mended from itself");
-                self.found.borrow_mut().repairs.push(Repair { from, to, page, header_pages, data_pages, checksum });
+                let purpose = Purpose::Log { incarnation: batch.place.incarnation };
+                let repair = Repair { purpose, from, to, page, header_pages, data_pages, checksum };
+                self.found.borrow_mut().repairs.push(repair);
             }
         }
     }

@@ -78,7 +78,7 @@ pub(crate) async fn hold_segments<E: Env>(ssd: ReadSsd<'_, E>, rows: &[Rc<Row>])
 
 /// False: it was used for something else since.
 pub(crate) async fn hold_segment<E: Env>(ssd: ReadSsd<'_, E>, row: &Row, position: u32, segment: u32) -> bool {
-    is_own_segment(ssd, row, position, segment).await && ssd.take_for_log(segment)
+    is_own_segment(ssd, row, position, segment).await && ssd.take_for_log(segment, row.incarnation)
 }
 
 /// The segment has the header of this row: it was not used for anything else.

@@ -23,6 +23,16 @@ pub(crate) struct InflightBatch {
 }
 
 impl InflightBatch {
+    /// Where it begins in the stream.
+    fn start(&self) -> StreamMark {
+        StreamMark { row: self.row.number, index: self.index }
+    }
+
+    /// What follows it begins here, or in a later row.
+    fn end(&self) -> StreamMark {
+        StreamMark { row: self.row.number, index: self.index + 1 }
+    }
+
     /// The segment of the row in which it lies.
     pub(crate) fn segment(&self) -> u32 {
         self.index % u32::try_from(self.row.segments.len()).expect("segments of a row are bounded")
@@ -62,7 +72,10 @@ impl Stream {
     /// The next batch has its place.
     pub(crate) fn begin(&self, batch: &Rc<InflightBatch>, checksum: u32) {
         self.last_checksum.set(checksum);
-        self.inflight.borrow_mut().push_back(Rc::clone(batch));
+        let mut inflight = self.inflight.borrow_mut();
+        let before = inflight.back().map_or(self.completed.get(), |before| before.end());
+        assert!(batch.start() >= before, "{:?} has its place behind {before:?}", batch.start());
+        inflight.push_back(Rc::clone(batch));
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -83,7 +96,8 @@ impl Stream {
     /// The oldest batch in flight is complete, and takes effect.
     pub(crate) fn complete_front(&self) {
         if let Some(batch) = self.inflight.borrow_mut().pop_front() {
-            self.completed.set(StreamMark { row: batch.row.number, index: batch.index + 1 });
+            assert!(batch.end() > self.completed.get(), "{:?} is complete twice", batch.start());
+            self.completed.set(batch.end());
         }
     }
 
@@ -96,7 +110,9 @@ impl Stream {
 
     /// No start finds it any more.
     pub(crate) fn orphan_is_erased(&self) {
-        self.orphans.set(self.orphans.get() - 1);
+        let orphans = self.orphans.get();
+        assert!(orphans > 0, "a batch is erased that was not given up");
+        self.orphans.set(orphans - 1);
     }
 
     pub(crate) fn has_orphans(&self) -> bool {
@@ -118,6 +134,7 @@ impl Stream {
 
     /// Every batch before this mark is flushed; flushes may end in any order.
     pub(crate) fn flush_ended(&self, mark: StreamMark) {
+        assert!(mark <= self.completed.get(), "{mark:?} is flushed, and is not complete");
         self.flushed.set(self.flushed.get().max(mark));
     }
 }
@@ -203,9 +220,12 @@ mod tests {
                         prop_assert_eq!(given_up, inflight.drain(..).collect::<Vec<_>>());
                     }
                     4 => {
+                        // What completed was `at` batches less at the time when the flush began.
+                        let mark = |index| if index == 0 { StreamMark::default() } else { StreamMark { row: 7, index } };
+                        let at = completed - completed.min(at);
                         flushed = flushed.max(at);
-                        stream.flush_ended(StreamMark { row: 7, index: at });
-                        prop_assert_eq!(stream.flushed(), StreamMark { row: 7, index: flushed });
+                        stream.flush_ended(mark(at));
+                        prop_assert_eq!(stream.flushed(), mark(flushed));
                     }
                     _ => {
                         if orphans > 0 {
@@ -221,6 +241,37 @@ mod tests {
                 prop_assert_eq!(stream.completed(), if completed == 0 { StreamMark::default() } else { mark });
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "has its place behind")]
+    fn a_batch_does_not_get_a_place_before_another_one() {
+        let stream = Stream::default();
+        stream.begin(&batch(3), 1);
+        stream.begin(&batch(2), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "has its place behind")]
+    fn a_batch_does_not_get_a_place_before_what_is_complete() {
+        let stream = Stream::default();
+        stream.begin(&batch(3), 1);
+        stream.complete_front();
+        stream.begin(&batch(3), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "is flushed, and is not complete")]
+    fn what_is_not_complete_is_not_flushed() {
+        let stream = Stream::default();
+        stream.begin(&batch(3), 1);
+        stream.flush_ended(StreamMark { row: 7, index: 4 });
+    }
+
+    #[test]
+    #[should_panic(expected = "a batch is erased that was not given up")]
+    fn only_what_was_given_up_is_erased() {
+        Stream::default().orphan_is_erased();
     }
 
     #[test]

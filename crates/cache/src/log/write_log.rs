@@ -55,6 +55,8 @@ pub(crate) struct WriteLog {
     pub(crate) open: OpenRows,
     next_number: Cell<u64>,
     oldest_live: Cell<u64>,
+    /// The same, as the newest record says that is durable.
+    oldest_recorded: Cell<u64>,
     pub(crate) capacity: Capacity,
     /// Pages of data that all rows together have place for.
     pages_held: Cell<u64>,
@@ -84,6 +86,7 @@ impl WriteLog {
             open: OpenRows::default(),
             next_number: Cell::new(1),
             oldest_live: Cell::new(1),
+            oldest_recorded: Cell::new(1),
             capacity: Capacity::default(),
             pages_held: Cell::new(0),
             record_names_dropped: Cell::new(false),
@@ -126,15 +129,29 @@ impl WriteLog {
     }
 
     pub(crate) fn add_row(&self, row: &Rc<Row>) {
-        self.rows.borrow_mut()[at(row.slot)] = Some(Rc::clone(row));
-        self.order.borrow_mut().push_back(Rc::clone(row));
+        self.take_row_slot(row);
+        let mut order = self.order.borrow_mut();
+        let is_newest = order.back().is_none_or(|newest| newest.number < row.number);
+        assert!(is_newest, "row {} comes after rows that are newer", row.number);
+        order.push_back(Rc::clone(row));
         self.pages_held.set(self.pages_held.get() + row.data_pages());
     }
 
     /// A row that is set aside: it takes no room of the log.
     pub(crate) fn add_aside(&self, row: &Rc<Row>) {
-        self.rows.borrow_mut()[at(row.slot)] = Some(Rc::clone(row));
+        self.take_row_slot(row);
         self.aside.borrow_mut().push(Rc::clone(row));
+    }
+
+    fn take_row_slot(&self, row: &Rc<Row>) {
+        let other = self.rows.borrow_mut()[at(row.slot)].replace(Rc::clone(row));
+        assert!(other.is_none(), "row {} takes the place of another one in memory", row.number);
+    }
+
+    fn leave_row_slot(&self, row: &Row) {
+        let left = self.rows.borrow_mut()[at(row.slot)].take();
+        let is_it = left.is_some_and(|left| std::ptr::eq(&*left, row));
+        assert!(is_it, "row {} leaves a place in memory that is not its own", row.number);
     }
 
     pub(crate) fn rows_aside(&self) -> Vec<Rc<Row>> {
@@ -156,7 +173,7 @@ impl WriteLog {
     /// Nothing of it is live or listed any more.
     pub(crate) fn remove_aside(&self, row: &Rc<Row>) {
         self.aside.borrow_mut().retain(|other| !Rc::ptr_eq(other, row));
-        self.rows.borrow_mut()[at(row.slot)] = None;
+        self.leave_row_slot(row);
     }
 
     /// The losses record names pages that are somewhere else by now, or lacks some.
@@ -167,6 +184,7 @@ impl WriteLog {
     /// The oldest row is gone.
     pub(crate) fn remove_oldest(&self) {
         let row = self.order.borrow_mut().pop_front().expect("there is an oldest row");
+        assert!(row.life().has_ended(), "row {} is {:?} and is freed", row.number, row.life());
         self.forget_row(&row);
     }
 
@@ -177,8 +195,9 @@ impl WriteLog {
     }
 
     fn forget_row(&self, row: &Row) {
-        self.rows.borrow_mut()[at(row.slot)] = None;
-        self.pages_held.set(self.pages_held.get() - row.data_pages());
+        self.leave_row_slot(row);
+        let (held, pages) = (self.pages_held.get(), row.data_pages());
+        self.pages_held.set(held.checked_sub(pages).expect("a row's pages count as long as it lives"));
     }
 
     /// Pages of data that all rows together have place for.
@@ -323,6 +342,7 @@ impl WriteLog {
     /// A start goes on behind the rows of the record, the oldest of which that lives has this number.
     pub(crate) fn goes_on_behind(&self, oldest_live: u64, newest: Option<u64>) {
         self.oldest_live.set(oldest_live.max(1));
+        self.oldest_recorded.set(oldest_live.max(1));
         self.next_number.set(newest.map_or(1, |newest| newest + 1).max(self.oldest_live.get()));
     }
 
@@ -362,8 +382,29 @@ impl WriteLog {
         self.record()
     }
 
+    /// This record is durable: a start asks for no row that it leaves out.
+    pub(crate) fn is_recorded(&self, record: &Rows) {
+        self.oldest_recorded.set(self.oldest_recorded.get().max(record.oldest_live));
+    }
+
+    /// # Panics
+    /// If something wants a row still whose segments are about to be used again: a page whose newest copy it has, or a read; or a
+    /// start, because no durable record says that the row is free. A row that took no batch has nothing to be wanted; what is set
+    /// aside is wanted as the list of losses says.
+    pub(crate) fn assert_unused(&self, row: &Row) {
+        let number = row.number;
+        assert_eq!(row.live(), 0, "row {number} is freed while pages live in it");
+        if row.batches() == 0 {
+            return;
+        }
+        assert!(!row.is_read(), "row {number} is freed while it is read");
+        let is_free = row.is_aside() || number < self.oldest_recorded.get();
+        assert!(is_free, "row {number} is freed, and no durable record says so");
+    }
+
     /// A row that took no batch is given up; its record, if there is one, says so at the next change.
     pub(crate) fn drop_row(&self, row: &Rc<Row>) {
+        assert_eq!(row.batches(), 0, "row {} is given up, and has taken batches", row.number);
         self.remove_newest(row);
         self.record_names_dropped.set(true);
     }
@@ -487,10 +528,12 @@ mod tests {
     use super::*;
     use crate::format::log::Payload;
     use crate::log::overlay::Content;
+    use crate::log::row::RowReading;
     use crate::log::row_life::RowChange;
     use crate::log::segment_copy::Mirror;
 
-    fn log_with_rows(count: u64) -> (WriteLog, Vec<Rc<Row>>) {
+    /// Their headers are not durable yet.
+    fn log_with_new_rows(count: u64) -> (WriteLog, Vec<Rc<Row>>) {
         let log = WriteLog::new();
         let add = |number| {
             let slot = log.free_row_slot().unwrap();
@@ -499,6 +542,12 @@ mod tests {
             row
         };
         let rows = (1..=count).map(add).collect();
+        (log, rows)
+    }
+
+    fn log_with_rows(count: u64) -> (WriteLog, Vec<Rc<Row>>) {
+        let (log, rows) = log_with_new_rows(count);
+        rows.iter().for_each(|row| row.change(RowChange::HeadersDurable));
         (log, rows)
     }
 
@@ -539,12 +588,12 @@ mod tests {
                 let there = log.overlay.borrow().get(VolumeIndex(volume), page);
                 match (action, there) {
                     (0, _) => {
-                        row.begin_batch(0, &Payload::default(), now);
+                        row.begin_batch(1, &Payload::default(), now);
                         log.supersede(&data(volume, page, row));
                         dirty.insert((volume, page), now);
                     }
                     (1, Some(there)) => {
-                        row.begin_batch(0, &Payload::default(), now);
+                        row.begin_batch(1, &Payload::default(), now);
                         log.set(&Live { dirty: there.dirty, ..data(volume, page, row) });
                     }
                     (2, Some(there)) => {
@@ -688,7 +737,7 @@ mod tests {
         let page_at =
             |time: u64| Live { place: Place::new(row.slot, u32::try_from(time).unwrap()), ..data(0, time % 50, row) };
         for now in 1..250 {
-            row.begin_batch(0, &Payload::default(), RealInstant(now));
+            row.begin_batch(1, &Payload::default(), RealInstant(now));
             log.supersede(&page_at(now));
             if let Some(written) = now.checked_sub(10) {
                 let Live { volume, page, place, .. } = page_at(written);
@@ -702,9 +751,9 @@ mod tests {
     #[test]
     fn what_is_written_through_is_not_as_old_as_what_lies_beside_it() {
         let (log, rows) = log_with_rows(1);
-        rows[0].begin_batch(0, &Payload::default(), RealInstant(1));
+        rows[0].begin_batch(1, &Payload::default(), RealInstant(1));
         log.supersede(&data(0, 1, &rows[0]));
-        rows[0].begin_batch(0, &Payload::default(), RealInstant(100));
+        rows[0].begin_batch(1, &Payload::default(), RealInstant(100));
         let through = data(1, 2, &rows[0]);
         log.supersede(&through);
         let ages = || [0, 1].map(|volume| log.dirty_since(VolumeIndex(volume)));
@@ -715,9 +764,122 @@ mod tests {
 
     #[test]
     fn a_row_is_not_on_record_before_its_headers_are_durable() {
-        let (log, rows) = log_with_rows(1);
+        let (log, rows) = log_with_new_rows(1);
         assert_eq!(log.record().rows.len(), 0);
         rows[0].change(RowChange::HeadersDurable);
         assert_eq!(log.record().rows.len(), 1);
+    }
+
+    /// A row that took a batch, of which nothing is live, and for which `record` says which rows are free.
+    fn used_row(record: impl FnOnce(&WriteLog)) -> (WriteLog, Rc<Row>) {
+        let (log, rows) = log_with_rows(2);
+        rows[0].begin_batch(1, &Payload::default(), RealInstant(1));
+        rows[0].batch_ended();
+        log.declare_free(rows[0].number);
+        record(&log);
+        (log, Rc::clone(&rows[0]))
+    }
+
+    #[test]
+    fn a_row_is_used_again_when_a_durable_record_leaves_it_out_or_it_took_no_batch() {
+        let (log, row) = used_row(|log| log.is_recorded(&log.record()));
+        log.assert_unused(&row);
+        let (log, rows) = log_with_rows(2);
+        log.assert_unused(&rows[1]);
+    }
+
+    #[test]
+    #[should_panic(expected = "and no durable record says so")]
+    fn a_row_is_not_used_again_before_a_record_says_that_it_is_free() {
+        let (log, row) = used_row(|_| {});
+        log.assert_unused(&row);
+    }
+
+    #[test]
+    #[should_panic(expected = "is freed while it is read")]
+    fn a_row_is_not_used_again_under_a_read() {
+        let (log, row) = used_row(|log| log.is_recorded(&log.record()));
+        let _reading = RowReading::new(&row);
+        log.assert_unused(&row);
+    }
+
+    #[test]
+    #[should_panic(expected = "is freed while pages live in it")]
+    fn a_row_is_not_used_again_while_a_page_lives_in_it() {
+        let (log, row) = used_row(|log| log.is_recorded(&log.record()));
+        log.supersede(&data(0, 1, &row));
+        log.assert_unused(&row);
+    }
+
+    #[test]
+    #[should_panic(expected = "is Open and is freed")]
+    fn a_row_that_takes_batches_is_not_the_oldest_to_go() {
+        log_with_rows(1).0.remove_oldest();
+    }
+
+    #[test]
+    #[should_panic(expected = "is given up, and has taken batches")]
+    fn a_row_with_batches_is_not_dropped() {
+        let (log, row) = used_row(|_| {});
+        log.drop_row(&row);
+    }
+
+    #[test]
+    #[should_panic(expected = "leaves a place in memory that is not its own")]
+    fn a_row_is_not_dropped_twice() {
+        let (log, rows) = log_with_rows(1);
+        log.drop_row(&rows[0]);
+        log.drop_row(&rows[0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "comes after rows that are newer")]
+    fn rows_come_in_the_order_of_their_numbers() {
+        let (log, _) = log_with_rows(2);
+        let slot = log.free_row_slot().unwrap();
+        log.add_row(&Rc::new(Row::new(slot, 1, 7, vec![[Mirror::Nowhere; 2]], 256, RealInstant(0))));
+    }
+
+    #[test]
+    #[should_panic(expected = "takes the place of another one in memory")]
+    fn a_row_does_not_take_the_place_of_another_one() {
+        let (log, rows) = log_with_rows(2);
+        log.add_row(&Rc::new(Row::new(rows[0].slot, 9, 7, vec![[Mirror::Nowhere; 2]], 256, RealInstant(0))));
+    }
+
+    fn open_row() -> Rc<Row> {
+        Rc::clone(&log_with_rows(1).1[0])
+    }
+
+    #[test]
+    #[should_panic(expected = "and room for")]
+    fn a_batch_does_not_reach_into_the_summary() {
+        let row = open_row();
+        row.begin_batch(row.room() + 1, &Payload::default(), RealInstant(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "is Sealing and gets a batch")]
+    fn a_row_that_is_closed_gets_no_batch() {
+        let row = open_row();
+        row.change(RowChange::Closed);
+        row.begin_batch(1, &Payload::default(), RealInstant(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "would not say all that it holds")]
+    fn a_row_is_not_summarised_while_batches_are_in_flight() {
+        let row = open_row();
+        row.begin_batch(1, &Payload::default(), RealInstant(1));
+        row.encode_summary(0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a batch ends, and none is in flight")]
+    fn a_batch_ends_once() {
+        let row = open_row();
+        row.begin_batch(1, &Payload::default(), RealInstant(1));
+        row.batch_ended();
+        row.batch_ended();
     }
 }

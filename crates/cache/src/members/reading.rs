@@ -48,9 +48,9 @@ impl<'a, E: Env> ReadSsd<'a, E> {
 
     // ---- in memory alone
 
-    /// Has the segment for the write log; false: there is no such one, or the log has it already.
-    pub(crate) fn take_for_log(self, segment: u32) -> bool {
-        self.0.segments.borrow_mut().set_log(segment)
+    /// Has the segment for the row of the write log with this incarnation; false: there is no such one, or the log has it already.
+    pub(crate) fn take_for_log(self, segment: u32, incarnation: u64) -> bool {
+        self.0.segments.borrow_mut().set_log(segment, incarnation)
     }
 
     pub(crate) fn is_of_log(self, segment: u32) -> bool {

@@ -40,8 +40,23 @@ impl<E: Env> Members<E> {
         record.written = self.budget.borrow().written();
         self.write_record(RecordKind::Members, record.encode()).await?;
         self.budget.borrow_mut().recorded(record.written);
-        *self.record.borrow_mut() = record;
+        self.is_on_record(record);
         Ok(())
+    }
+
+    /// The members record is this one from here on: neither who belongs nor what was opened goes back.
+    fn is_on_record(&self, record: MembersRecord) {
+        let before = self.record.replace(record);
+        let record = self.record.borrow();
+        let goes_on = record.epoch >= before.epoch && record.session >= before.session;
+        assert!(
+            goes_on,
+            "epoch {} follows {}, session {} {}",
+            record.epoch, before.epoch, record.session, before.session
+        );
+        let same_members =
+            record.ssds.iter().map(|member| member.ssd_uuid).eq(before.ssds.iter().map(|member| member.ssd_uuid));
+        assert!(same_members || record.epoch > before.epoch, "epoch {} has two lists of members", record.epoch);
     }
 
     /// The SSD is no member any more, durably (rule `membership`).
@@ -89,7 +104,7 @@ impl<E: Env> Members<E> {
         record.ssds.extend(members);
         record.spares.retain(|spare| ssds.iter().all(|ssd| ssd.uuid != spare.uuid));
         self.write_record_to(RecordKind::Members, record.encode(), ssds).await?;
-        *self.record.borrow_mut() = record;
+        self.is_on_record(record);
         Ok(())
     }
 
@@ -132,6 +147,7 @@ impl<E: Env> Members<E> {
             }
             None => self.state.end(state, kind, number, &bytes).await,
         };
+        assert_eq!(counter.get(), number, "two {kind:?} records are written at once, to the same areas");
         let agreed = ssds + usize::from(state_agrees);
         let takes_effect = state_agrees || agreed * 2 > members_before;
         let missed = (!state_agrees).then(|| Missed { number, bytes: takes_effect.then_some(bytes) });

@@ -30,6 +30,7 @@ impl<T> Roster<T> {
     /// # Panics
     /// If there is no room.
     pub(crate) fn push(&self, item: Rc<T>) {
+        assert!(self.room() > 0, "{} SSDs have joined, and there is room for no more", self.len());
         let added = self.places[self.len()].set(item).is_ok();
         assert!(added, "a place is taken once");
         self.taken.set(self.len() + 1);
@@ -60,5 +61,11 @@ mod tests {
         roster.push(Rc::new(30));
         assert_eq!(looking.map(|item| **item).collect::<Vec<_>>(), [20, 30]);
         assert_eq!((roster.len(), roster.room(), *roster[2]), (3, 0, 30));
+    }
+    #[test]
+    #[should_panic(expected = "there is room for no more")]
+    fn what_joins_needs_room() {
+        let roster = Roster::new(vec![Rc::new(10)], 0);
+        roster.push(Rc::new(20));
     }
 }

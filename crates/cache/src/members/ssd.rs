@@ -435,3 +435,118 @@ pub(crate) fn not_made<E: Env>(ssd: &Ssd<E>, fault: &Fault) -> Error {
         Fault::Offline => Error::new(ErrorKind::Gone, format!("{name}: {}", ssd.reason.borrow())),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use hotset_block::{Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
+
+    use super::*;
+    use crate::format::layout::{OWNER_OFFSET, RECORDS_OFFSET, SUPERBLOCK_OFFSETS};
+    use crate::format::superblock::tests::sample;
+
+    const SECTOR: u64 = 512;
+    /// The SSD's only segment of the log, and the slot that is being filled.
+    const ROW: Purpose = Purpose::Log { incarnation: 7 };
+    const FILL: Purpose = Purpose::Slot { slot: 0, generation: 70 };
+    /// The row and the fill that had them before.
+    const FORMER_ROW: Purpose = Purpose::Log { incarnation: 6 };
+    const FORMER_FILL: Purpose = Purpose::Slot { slot: 0, generation: 69 };
+
+    /// Where each kind of thing lies on the SSD.
+    struct Places {
+        label: u64,
+        record: u64,
+        index: u64,
+        slot: u64,
+        log: u64,
+        end: u64,
+    }
+
+    impl Places {
+        fn of(ssd: &Ssd<HostEnv>) -> Self {
+            let layout = &ssd.layout;
+            let log = layout.segment_offset(ssd.segments.borrow().for_slots().last().expect("it has segments") + 1);
+            Self {
+                label: SUPERBLOCK_OFFSETS[0],
+                record: RECORDS_OFFSET,
+                index: layout.checkpoint_offset(0),
+                slot: layout.slot_offset(0),
+                log,
+                end: layout.ssd_bytes,
+            }
+        }
+    }
+
+    /// A new SSD in memory.
+    pub(crate) fn new_ssd(env: HostEnv) -> Ssd<HostEnv> {
+        let superblock = sample();
+        let device = HostDevice::Memory(MemoryDevice::new(superblock.layout.ssd_bytes, 512));
+        Ssd::new(env, SsdIndex(0), Named { path: "ssd".to_owned(), device }, &superblock)
+    }
+
+    /// An SSD whose last segment is of a row, and whose first slot is being filled; both had another one before.
+    fn used_ssd(env: HostEnv) -> Ssd<HostEnv> {
+        let ssd = new_ssd(env);
+        let mut segments = ssd.segments.borrow_mut();
+        let last = segments.for_slots().last().expect("it has segments");
+        assert!(segments.set_log(last, 6));
+        segments.set_free(last, Some(6));
+        assert_eq!(segments.take_free(), Some(last));
+        segments.give_to_row(last, 7);
+        segments.begin_fill(0, 69);
+        segments.end_fill(0, 69);
+        segments.begin_fill(0, 70);
+        drop(segments);
+        ssd
+    }
+
+    fn write(purpose: Purpose, place: impl FnOnce(&Places) -> u64) {
+        Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring").run(async |env| {
+            let ssd = used_ssd(env.clone());
+            let sector = env.buffers().take_zeroed(usize::try_from(SECTOR).expect("512 fits"));
+            let written = ssd.write(purpose, place(&Places::of(&ssd)), sector).await;
+            assert!(written.is_ok(), "the device takes it");
+        });
+    }
+
+    #[test]
+    fn what_lies_where_it_belongs_is_written() {
+        write(Purpose::Label, |places| places.label);
+        write(Purpose::Label, |_| OWNER_OFFSET);
+        write(Purpose::Record, |places| places.record);
+        write(Purpose::Index, |places| places.index);
+        write(FILL, |places| places.slot);
+        write(ROW, |places| places.log);
+    }
+
+    /// Each of them is to end the process before anything is written.
+    macro_rules! writes_that_end_the_process {
+        ($($name:ident: $purpose:expr, $place:expr;)*) => {$(
+            #[test]
+            #[should_panic(expected = "may not lie")]
+            fn $name() {
+                write($purpose, $place);
+            }
+        )*};
+    }
+
+    writes_that_end_the_process! {
+        a_label_one_sector_before_its_place: Purpose::Label, |_| OWNER_OFFSET - SECTOR;
+        a_label_where_records_are: Purpose::Label, |places| places.record;
+        a_label_beyond_the_end: Purpose::Label, |places| places.end;
+        a_record_one_sector_before_its_place: Purpose::Record, |places| places.record - SECTOR;
+        a_record_where_the_index_is: Purpose::Record, |places| places.index;
+        a_record_beyond_the_end: Purpose::Record, |places| places.end;
+        an_index_one_sector_before_its_place: Purpose::Index, |places| places.index - SECTOR;
+        an_index_where_a_slot_is: Purpose::Index, |places| places.slot;
+        an_index_beyond_the_end: Purpose::Index, |places| places.end;
+        a_slot_one_sector_before_its_place: FILL, |places| places.slot - SECTOR;
+        a_slot_where_a_row_is: FILL, |places| places.log;
+        a_slot_beyond_the_end: FILL, |places| places.end;
+        a_slot_of_a_fill_that_had_it_before: FORMER_FILL, |places| places.slot;
+        a_row_one_sector_before_its_place: ROW, |places| places.log - SECTOR;
+        a_row_where_a_slot_is: ROW, |places| places.slot;
+        a_row_beyond_the_end: ROW, |places| places.end;
+        a_segment_of_a_row_that_had_it_before: FORMER_ROW, |places| places.log;
+    }
+}

@@ -18,7 +18,7 @@ use crate::format::witness::{SeenSsd, Witness};
 use crate::members::Members;
 use crate::members::segments::Purpose;
 use crate::members::ssd::Ssd;
-use crate::members::witnesses::{OfRooms, WitnessCopy};
+use crate::members::witnesses::WitnessCopy;
 use crate::status::ScrubStatus;
 use crate::time_limit::within;
 
@@ -54,7 +54,7 @@ impl<E: Env> WitnessKeeper<'_, E> {
     /// The write log was flushed up to this row, and this batch in it. Where no other SSD has its batches, the state directory is told
     /// at once.
     pub(crate) fn log_is_flushed(&self, log_flushed: (u64, u32)) {
-        self.0.witnesses.of_rooms.set(OfRooms { log_flushed, ..self.0.witnesses.of_rooms.get() });
+        self.0.witnesses.log_is_flushed(log_flushed);
         if self.0.serving_ssds().nth(1).is_none() {
             self.0.witnesses.change();
             self.spawn_telling_state();
@@ -63,12 +63,12 @@ impl<E: Env> WitnessKeeper<'_, E> {
 
     /// What the log lost, if anything, is known: from here on its next flush is what counts.
     pub(crate) fn log_is_recovered(&self) {
-        self.0.witnesses.of_rooms.set(OfRooms { log_flushed: (0, 0), ..self.0.witnesses.of_rooms.get() });
+        self.0.witnesses.log_is_recovered();
     }
 
     /// A scrub has ended; with [`Self::keep`] that is on record.
     pub(crate) fn scrub_ended(&self, scrub: Option<ScrubStatus>) {
-        self.0.witnesses.of_rooms.set(OfRooms { scrub, ..self.0.witnesses.of_rooms.get() });
+        self.0.witnesses.scrub_ended(scrub);
     }
 
     /// Where all members knew together that the slot index of an SSD was flushed to, when the pool was opened.
@@ -246,7 +246,7 @@ impl<E: Env> WitnessKeeper<'_, E> {
             read_errors: ssd.read_errors_ever(),
         };
         let ssds = self.0.online_ssds().filter(|ssd| ssd.life().has_joined()).map(seen).collect();
-        let of_rooms = self.0.witnesses.of_rooms.get();
+        let of_rooms = self.0.witnesses.of_rooms();
         Witness { ssds, log_flushed: of_rooms.log_flushed, gone: self.0.gone_ssds(), scrub: of_rooms.scrub }
     }
 }

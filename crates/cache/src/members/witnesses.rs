@@ -23,7 +23,7 @@ pub(crate) struct Witnesses {
     last: RefCell<Vec<u8>>,
     /// What the state directory was told.
     pub(crate) state: WitnessCopy,
-    pub(crate) of_rooms: Cell<OfRooms>,
+    of_rooms: Cell<OfRooms>,
 }
 
 /// What the rooms above said last that members are to know of them.
@@ -60,6 +60,31 @@ impl Witnesses {
         self.number.set(number);
     }
 
+    pub(super) fn of_rooms(&self) -> OfRooms {
+        self.of_rooms.get()
+    }
+
+    /// The write log is flushed up to this row, and this batch in it.
+    pub(super) fn log_is_flushed(&self, log_flushed: (u64, u32)) {
+        let before = self.of_rooms.get();
+        let grows = log_flushed >= before.log_flushed;
+        assert!(
+            grows,
+            "members knew of a log that was flushed to {:?}, and hear of {log_flushed:?}",
+            before.log_flushed
+        );
+        self.of_rooms.set(OfRooms { log_flushed, ..before });
+    }
+
+    /// What the log lost, if anything, is known: from here on its next flush is what counts.
+    pub(super) fn log_is_recovered(&self) {
+        self.of_rooms.set(OfRooms { log_flushed: (0, 0), ..self.of_rooms.get() });
+    }
+
+    pub(super) fn scrub_ended(&self, scrub: Option<ScrubStatus>) {
+        self.of_rooms.set(OfRooms { scrub, ..self.of_rooms.get() });
+    }
+
     /// Something changed that members would want to know; answers how many changes there are with it.
     pub(crate) fn change(&self) -> u64 {
         self.changes.set(self.changes.get() + 1);
@@ -90,6 +115,7 @@ impl Witnesses {
     pub(crate) fn next_number(&self, copy: &WitnessCopy) -> u64 {
         let next = self.number.get() + 1;
         let number = if next % 2 == copy.number.get() % 2 { next + 1 } else { next };
+        assert!(number > copy.number.get(), "record {number} follows {} on a member", copy.number.get());
         self.number.set(number);
         copy.number.set(number);
         number
@@ -171,5 +197,22 @@ mod tests {
             areas.push((witnesses.next_number(&one) % 2, witnesses.next_number(&other) % 2));
         }
         assert!(areas.windows(2).all(|pair| pair[0].0 != pair[1].0 && pair[0].1 != pair[1].1), "{areas:?}");
+    }
+    #[test]
+    fn members_hear_of_a_log_that_goes_on_and_of_one_that_was_recovered() {
+        let witnesses = Witnesses::default();
+        witnesses.log_is_flushed((3, 1));
+        witnesses.log_is_flushed((3, 1));
+        witnesses.log_is_recovered();
+        witnesses.log_is_flushed((2, 0));
+        assert_eq!(witnesses.of_rooms().log_flushed, (2, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "members knew of a log that was flushed to (3, 1)")]
+    fn members_never_hear_of_a_log_that_goes_back() {
+        let witnesses = Witnesses::default();
+        witnesses.log_is_flushed((3, 1));
+        witnesses.log_is_flushed((3, 0));
     }
 }

@@ -382,7 +382,7 @@ fn pages_bytes(pages: &Range<u64>) -> u64 {
 fn split_at_gaps(range: &Range<u64>, runs: Vec<LogRun>, held: &Rc<Held>) -> Vec<DirtyExtent> {
     let mut extents: Vec<DirtyExtent> = Vec::new();
     for run in runs {
-        debug_assert!(range.start <= run.pages.start && run.pages.end <= range.end);
+        assert!(range.start <= run.pages.start && run.pages.end <= range.end);
         match extents.last_mut() {
             Some(extent) if extent.range.end == run.pages.start => {
                 extent.range.end = run.pages.end;
