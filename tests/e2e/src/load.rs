@@ -4,7 +4,8 @@
 //! the one that may or may not have been stored when the connection ended.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::nbd::{Client, Error, FLAG_FUA, Reply, Verb};
@@ -62,8 +63,7 @@ pub struct Host {
     known: Vec<Known>,
     random: Random,
     next_version: u64,
-    /// Requests that were answered.
-    pub answered: u64,
+    answered: Arc<AtomicU64>,
 }
 
 impl Host {
@@ -71,7 +71,17 @@ impl Host {
     pub fn new(first: u64, count: u64, seed: u64) -> Self {
         let fresh = Known { acknowledged: Version::Number(0), pending: None, busy: false };
         let len = usize::try_from(count).expect("regions are small");
-        Self { first, known: vec![fresh; len], random: Random::new(seed), next_version: 1, answered: 0 }
+        Self { first, known: vec![fresh; len], random: Random::new(seed), next_version: 1, answered: Arc::default() }
+    }
+
+    /// Requests that were answered.
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Counts them together with other hosts'.
+    pub fn count_in(&mut self, answered: &Arc<AtomicU64>) {
+        self.answered = Arc::clone(answered);
     }
 
     /// Works until `stop` is set (then waits for what is in flight) or the connection ends (then returns its error).
@@ -178,7 +188,7 @@ impl Host {
 
     fn account_for(&mut self, sent: &Sent, reply: &Reply) {
         assert_eq!(reply.error, 0, "{:?} of {} sectors at {} failed", sent.verb, sent.count, sent.first);
-        self.answered += 1;
+        self.answered.fetch_add(1, Ordering::Relaxed);
         if sent.verb == Verb::Read {
             self.check(sent.first, &reply.data);
         }

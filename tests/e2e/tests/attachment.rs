@@ -108,7 +108,7 @@ fn the_cache_comes_and_goes_under_load_without_a_wrong_byte() {
         stop.store(true, Ordering::Relaxed);
     });
     for host in &mut hosts {
-        assert!(host.answered > 100, "hosts were served meanwhile");
+        assert!(host.answered() > 100, "hosts were served meanwhile");
         host.check_all(&mut daemon.client("v"));
     }
     daemon.ok("volume delete v");

@@ -37,7 +37,7 @@ fn killed_ten_times_under_load_it_loses_nothing_and_shows_nothing_stale() {
             host.check_all(&mut client);
         }
     }
-    assert!(hosts.iter().map(|host| host.answered).sum::<u64>() > 1000, "there was a load");
+    assert!(hosts.iter().map(Host::answered).sum::<u64>() > 1000, "there was a load");
     assert!(daemon.stop().success());
     let backing = daemon.site.path("backing");
     hosts.iter_mut().for_each(|host| host.check_file(&backing));

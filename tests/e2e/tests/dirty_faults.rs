@@ -110,7 +110,7 @@ fn killed_again_and_again_a_write_back_cache_loses_nothing_that_was_answered() {
         hosts.iter_mut().for_each(|host| host.settle_after_crash(&mut client));
         hosts.iter_mut().for_each(|host| host.check_all(&mut client));
     }
-    assert!(hosts.iter().map(|host| host.answered).sum::<u64>() > 1000, "there was a load");
+    assert!(hosts.iter().map(Host::answered).sum::<u64>() > 1000, "there was a load");
     daemon.ok("volume disable-cache v");
     assert!(daemon.stop().success());
     let backing = daemon.site.path("backing");
