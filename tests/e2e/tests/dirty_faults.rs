@@ -539,3 +539,35 @@ fn a_second_daemon_on_the_same_ssds_is_refused() {
     assert!(!refused.status.success(), "the daemon has the SSDs: {}", tools::text(&refused));
     assert!(tools::text(&refused).contains("in use"), "{}", tools::text(&refused));
 }
+
+/// Kills it, cuts an SSD short, and starts it again.
+fn cut_short_meanwhile(daemon: &mut Daemon, ssd: &str) {
+    daemon.kill();
+    let file = fs::File::options().write(true).open(daemon.site.path(ssd));
+    file.and_then(|file| file.set_len(MIB)).expect("a file can shrink");
+    daemon.launch();
+}
+
+// Found by the soak: the pool stayed closed until an administrator imported it.
+// proves: F2, F9
+#[test]
+fn an_ssd_that_was_cut_short_while_the_daemon_was_away_is_left_out_and_hosts_are_served() {
+    let mut daemon = write_back_daemon(&[48, 48, 48]);
+    daemon.client("v").write(0, &[7; 4096]).expect("a write");
+    cut_short_meanwhile(&mut daemon, "ssd0");
+    tools::eventually("the volume is served", Duration::from_secs(60), || daemon.is_online("v"));
+    assert_eq!(daemon.client("v").read(0, 4096).expect("a read"), [7; 4096]);
+    let pool = daemon.json("pool show p");
+    assert!(pool["reason"].as_str().is_some_and(|reason| reason.contains("ssd0")), "{pool}");
+    daemon.ok(&format!("pool remove-ssd p --ssd {}", daemon.site.path("ssd0").display()));
+    assert_eq!(daemon.json("pool show p")["health"], "good");
+    // Of two, one is left: it has all that is dirty, and no more becomes so.
+    cut_short_meanwhile(&mut daemon, "ssd1");
+    tools::eventually("the volume is served", Duration::from_secs(60), || daemon.is_online("v"));
+    assert_eq!(daemon.client("v").read(0, 4096).expect("a read"), [7; 4096]);
+    // The last one has nobody to tell what it held: nothing is served that may be old.
+    daemon.client("v").write(0, &[8; 4096]).expect("a write");
+    cut_short_meanwhile(&mut daemon, "ssd2");
+    let shown = daemon.json("pool show p");
+    assert!(!daemon.is_online("v") && shown["health"] == "failed", "{shown}");
+}

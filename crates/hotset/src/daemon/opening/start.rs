@@ -634,14 +634,18 @@ fn newer_error(ssd: &FoundNewer) -> ApiError {
     words::newer_format(&format!("SSD {}: {}", ssd.path, ssd.newer), ssd.newer.version)
 }
 
-/// Whether an error may go away when SSDs come.
+/// Whether an error may go away when SSDs come, or when one is left out.
 fn may_pass(kind: ApiErrorKind) -> bool {
     match kind {
-        ApiErrorKind::NotFound | ApiErrorKind::Refused | ApiErrorKind::InUse | ApiErrorKind::Device => true,
+        // An SSD that is not what it was is Corrupt: its pool does without it as without one that is missing.
+        ApiErrorKind::NotFound
+        | ApiErrorKind::Refused
+        | ApiErrorKind::InUse
+        | ApiErrorKind::Device
+        | ApiErrorKind::Corrupt => true,
         ApiErrorKind::Invalid
         | ApiErrorKind::Cancelled
         | ApiErrorKind::Unsupported
-        | ApiErrorKind::Corrupt
         | ApiErrorKind::OtherMachine
         | ApiErrorKind::Full
         | ApiErrorKind::Unavailable
