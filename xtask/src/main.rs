@@ -9,6 +9,7 @@ mod fuzz;
 mod package;
 mod python;
 mod sim;
+mod soak;
 mod tally;
 mod test;
 mod tidy;
@@ -58,6 +59,8 @@ enum Chore {
     Traceability,
     /// Measures speed and memory
     Bench(bench::Options),
+    /// A long life in fast motion: random administration, faults, pauses, kills and upgrades under hosts that check every byte
+    Soak(soak::Options),
     /// Makes the Debian packages hotset and hotset-dbgsym
     Deb(package::Options),
     /// Makes an archive that can be unpacked on any distribution
@@ -87,6 +90,7 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Console { filter } => test::console(filter),
         Chore::Traceability => finish(traceability::write()),
         Chore::Bench(options) => finish(bench::run(&options)),
+        Chore::Soak(options) => finish(soak::run(&options)),
         Chore::Deb(options) => finish(package::deb(&options)),
         Chore::Tarball(options) => finish(package::tarball(&options)),
         Chore::TargetDir => {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -50,6 +50,8 @@ pub struct Daemon {
     arguments: Vec<String>,
     /// A program and its arguments, after which come the daemon's.
     run_by: Vec<String>,
+    /// Another program than [`binary`].
+    build: Option<PathBuf>,
     child: Option<Child>,
     kept: Option<KeptSockets>,
     /// Takes its standard error, if that is no file of ours.
@@ -81,6 +83,7 @@ impl Daemon {
             site: Site::new(),
             arguments: words(&format!("--memory-cache 0 {arguments}")),
             run_by: Vec::new(),
+            build: None,
             child: None,
             kept: None,
             log_sink: None,
@@ -116,6 +119,18 @@ impl Daemon {
     /// to become it.
     pub fn run_by(&mut self, program: &[&str]) {
         self.run_by = program.iter().map(|&word| word.to_owned()).collect();
+    }
+
+    /// From the next start on it is this build of the daemon.
+    pub fn use_build(&mut self, build: &Path) {
+        self.build = Some(build.to_owned());
+    }
+
+    /// Asserts that it did not end by itself.
+    #[track_caller]
+    pub fn assert_running(&mut self) {
+        let ended = self.child.as_mut().expect("it was started").try_wait().expect("a child can be asked");
+        assert!(ended.is_none(), "the daemon ended by itself: {ended:?}");
     }
 
     /// Starts it (again) and waits until it says that it is ready.
@@ -181,9 +196,10 @@ impl Daemon {
     }
 
     fn serve_command(&self) -> Command {
+        let build = self.build.as_deref().unwrap_or_else(|| binary());
         let own = match &self.kept {
-            None => Command::new(binary()),
-            Some(_) => KeptSockets::starter(),
+            None => Command::new(build),
+            Some(_) => KeptSockets::starter(build),
         };
         let mut line = self.run_by.iter().map(OsString::from).chain([own.get_program().to_owned()]);
         let mut command = Command::new(line.next().expect("a line ends with the daemon"));
@@ -409,21 +425,29 @@ impl Daemon {
 
     /// Memory that the daemon has in use now.
     pub fn resident_bytes(&self) -> u64 {
-        let mut text = String::new();
-        let mut file = File::open(format!("/proc/{}/status", self.pid())).expect("the daemon runs");
-        file.read_to_string(&mut text).expect("/proc can be read");
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has a size");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") * 1024
+        resident_bytes_of(self.pid()).expect("the daemon runs")
     }
+}
+
+/// Memory that a process has in use now; none when there is none.
+pub fn resident_bytes_of(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+/// How many descriptors a process has open now.
+pub fn descriptors_of(pid: u32) -> Option<usize> {
+    fs::read_dir(format!("/proc/{pid}/fd")).ok().map(Iterator::count)
 }
 
 impl KeptSockets {
     /// A shell that gives its standard input and output to the daemon as its sockets, and becomes the daemon
     /// (sd_listen_fds(3)).
-    fn starter() -> Command {
+    fn starter(build: &Path) -> Command {
         let mut command = Command::new("sh");
         let script = r#"exec 3<&0 4<&1 </dev/null >&2; export LISTEN_FDS=2 LISTEN_PID=$$; exec "$@""#;
-        command.args(["-c", script, "sh"]).arg(binary());
+        command.args(["-c", script, "sh"]).arg(build);
         command
     }
 

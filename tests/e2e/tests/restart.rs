@@ -96,13 +96,18 @@ fn hosts_that_ask_again_wait_for_the_next_daemon_and_see_no_error() {
 
 /// A connection that may end in its handshake, with a daemon that ends. That nobody listens is never so.
 pub(crate) fn connect_again(socket: &Path) -> Client {
+    connect_again_to(socket, "v", PAUSE_MAX)
+}
+
+/// The same to any volume, within a limit of one's own.
+pub(crate) fn connect_again_to(socket: &Path, volume: &str, limit: Duration) -> Client {
     let begun = Instant::now();
     loop {
-        match Client::connect(socket, "v") {
+        match Client::connect(socket, volume) {
             Ok(client) => return client,
             Err(hotset_e2e::nbd::Error::Connection(error)) => {
                 assert_ne!(error.kind(), std::io::ErrorKind::ConnectionRefused, "the socket is always there");
-                assert!(begun.elapsed() < PAUSE_MAX, "no connection: {error}");
+                assert!(begun.elapsed() < limit, "no connection: {error}");
             }
             Err(error) => panic!("the volume is not there: {error}"),
         }

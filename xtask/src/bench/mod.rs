@@ -34,6 +34,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use self::figure::Figure;
+pub(crate) use self::report::{commit, date, machine};
 use self::scratch::Scratch;
 use crate::command::{cargo, command, succeed, target_dir};
 
