@@ -1,6 +1,5 @@
-//! The face of the engine towards hosts: a volume and the requests it takes.
-//!
-//! Every request is checked here, then goes to its flow: `volume/read.rs`, `volume/write.rs`, `volume/zero.rs`.
+//! The face of the engine towards hosts: a volume and the requests it takes, but for reads (`volume/read.rs`) and writes
+//! (`volume/write.rs`).
 
 // Nouns: what is true now.
 pub(crate) mod destination;
@@ -12,6 +11,7 @@ pub(crate) mod missed;
 pub(crate) mod pieces;
 pub(crate) mod recorder;
 pub(crate) mod requests;
+pub(crate) mod settings;
 pub(crate) mod stats;
 pub(crate) mod streams;
 pub(crate) mod turns;
@@ -43,34 +43,28 @@ pub(crate) mod view;
 pub(crate) mod write;
 pub(crate) mod zero;
 
-use hotset_block::{Buf, ByteRange, Discard, Env, Extent, ExtentKind, PAGE_BYTES, ZeroMode};
+use hotset_block::{ByteRange, Discard, Env, Extent, ExtentKind, ZeroMode};
 
 use crate::address::{BlockKey, pages_of};
-use crate::advisor::access::Direction;
 use crate::advisor::miniature::Setup;
 use crate::advisor::tap::{Taken, Wanted};
-use crate::config::{PAGE, PoolKind, VolumeName, VolumeSettings, VolumeSpec, limits};
+use crate::config::{PoolKind, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::members::io::add;
 use crate::memory_cache::MemoryCache;
 use crate::status::{ErrorAnswer, Health, VolumeStatus};
 use crate::volume::backing::Backing;
 use crate::volume::clear::{Cleared, Clearing};
-use crate::volume::destination::Destination;
 use crate::volume::explain::Explanation;
 use crate::volume::fill::Filler;
 use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::{Volume, VolumeInner};
 use crate::volume::latency::LatencyCounters;
 use crate::volume::recorder::Recorded;
-use crate::volume::requests::Durability;
-use crate::volume::requests::ZeroEffort;
+use crate::volume::requests::{Durability, ZeroEffort};
 use crate::volume::shares::Shares;
 use crate::volume::stats::Stats;
 
-/// Requests: every range must lie inside the volume; at most `limits::REQUEST_BYTES_MAX` for reads, writes and populate, any
-/// length for trim and write-zeroes. It may be any bytes: who serves the volume sees to it that those who know its logical block
-/// keep to that. A part of a page is read, modified and written under the page's lock. A request's future is driven to its end: who no longer wants the answer lets it go on in a task of its own (rule `late-io`).
 impl<E: Env> Volume<E> {
     /// A volume over `backing`, cached by nothing, not even in memory. Fails if the settings do not fit the device.
     pub fn open(env: E, spec: VolumeSpec, backing: E::Device) -> Result<Self, Error> {
@@ -185,66 +179,6 @@ impl<E: Env> Volume<E> {
     /// Whether TRIM changes anything here (the backing device's discard reads back zero).
     pub fn trims(&self) -> bool {
         self.inner.backing.info.discard == Discard::Zeroes
-    }
-
-    /// The newest bytes of `range`, in a buffer of the engine's: for whoever has no memory of its own for them, this copies
-    /// nothing, whatever the range.
-    pub async fn read(&self, range: ByteRange) -> Result<Buf, Error> {
-        self.read_to(range, Destination::Own).await
-    }
-
-    /// Reads the newest bytes from `offset` on into `buf`, as many as it holds, and answers it. Nothing is copied if the range is
-    /// whole pages and `buf` lies at a page in memory; else the bytes are read elsewhere and copied once.
-    ///
-    /// The answer is another buffer if a device failed to fill `buf` and the bytes had to come from a second one. The failed one
-    /// keeps `buf`, and may write to it, until the kernel gives it back (rule `late-io`): so it does after an error.
-    pub async fn read_into(&self, offset: u64, mut buf: Buf) -> Result<Buf, Error> {
-        let volume = &self.inner;
-        let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
-        let end = offset.checked_add(length).ok_or_else(|| volume.outside(offset, length))?;
-        let range = ByteRange { start: offset, end };
-        let whole_pages = offset.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
-        if whole_pages && buf.as_ptr().addr().is_multiple_of(PAGE_BYTES) {
-            return self.read_to(range, Destination::Given(buf)).await;
-        }
-        buf.copy_from_slice(&self.read_to(range, Destination::Own).await?);
-        Ok(buf)
-    }
-
-    async fn read_to(&self, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
-        let volume = &self.inner;
-        volume.check(range, limits::REQUEST_BYTES_MAX)?;
-        if range.is_empty() {
-            return Ok(volume.env.buffers().take(0));
-        }
-        volume.recorder.note(range, Direction::Read, || volume.env.now());
-        let began = volume.stats.read_latency.begin(|| volume.env.real_now());
-        let result = volume.read_range(range, destination).await;
-        volume.stats.read_latency.end(began, || volume.env.real_now());
-        // Here, in the turn in which a hit is counted: hits per read never exceed one, whenever somebody looks.
-        add(&volume.stats.reads, 1);
-        add(&volume.stats.read_bytes, range.length());
-        result
-    }
-
-    /// Stores `buf` at `offset`. The buffer comes back to its pool when the last device is done with it.
-    pub async fn write(&self, offset: u64, buf: Buf, durability: Durability) -> Result<(), Error> {
-        let volume = &self.inner;
-        let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
-        let end = offset.checked_add(length).ok_or_else(|| volume.outside(offset, length))?;
-        let range = ByteRange { start: offset, end };
-        volume.check(range, limits::REQUEST_BYTES_MAX)?;
-        volume.check_writable()?;
-        if buf.is_empty() {
-            return Ok(());
-        }
-        volume.recorder.note(range, Direction::Write, || volume.env.now());
-        let began = volume.stats.write_latency.begin(|| volume.env.real_now());
-        let failures = volume.backing.failures();
-        let result = volume.write_range(offset, buf, durability).await;
-        let result = result.and_then(|()| volume.check_durable(durability, failures));
-        volume.stats.write_latency.end(began, || volume.env.real_now());
-        result
     }
 
     /// Makes every write durable that was answered before this call, on any connection.
@@ -414,6 +348,6 @@ impl<E: Env> Volume<E> {
 
     /// Refuses all further requests; those in flight go on.
     pub fn stop(&self) {
-        self.inner.stopped.set(true);
+        self.inner.stop();
     }
 }

@@ -12,21 +12,17 @@ use hotset_block::{Buf, ByteRange, Env, PAGE_BYTES};
 use crate::address::{BlockKey, SlotIndex, bytes_of, pages_of};
 use crate::advisor::access::{Direction, Passage};
 use crate::clean::read_slot::Brought;
-use crate::config::PAGE;
+use crate::config::{PAGE, limits};
 use crate::error::Error;
 use crate::members::io::add;
 use crate::memory_cache::Admission;
-use crate::volume::destination::Destination;
-use crate::volume::destination::joined;
-use crate::volume::destination::within_pages;
+use crate::volume::destination::{Destination, joined, within_pages};
 use crate::volume::fill::Filler;
-use crate::volume::inner::VolumeInner;
+use crate::volume::inner::{Volume, VolumeInner};
 use crate::volume::missed::Missed;
 use crate::volume::missed_read::MissedRead;
 use crate::volume::place::Attached;
-use crate::volume::plan::Plan;
-use crate::volume::plan::Run;
-use crate::volume::plan::Source;
+use crate::volume::plan::{Plan, Run, Source};
 use crate::volume::read_ahead::ReadAhead;
 
 /// Of so many hits in memory, the policy of the pool hears of one.
@@ -39,10 +35,52 @@ enum Asked {
     Miss(Destination),
 }
 
+impl<E: Env> Volume<E> {
+    /// The newest bytes of `range`, in a buffer of the engine's: for whoever has no memory of its own for them, this copies
+    /// nothing, whatever the range.
+    pub async fn read(&self, range: ByteRange) -> Result<Buf, Error> {
+        self.read_to(range, Destination::Own).await
+    }
+
+    /// Reads the newest bytes from `offset` on into `buf`, as many as it holds, and answers it. Nothing is copied if the range is
+    /// whole pages and `buf` lies at a page in memory; else the bytes are read elsewhere and copied once.
+    ///
+    /// The answer is another buffer if a device failed to fill `buf` and the bytes had to come from a second one. The failed one
+    /// keeps `buf`, and may write to it, until the kernel gives it back (rule `late-io`): so it does after an error.
+    pub async fn read_into(&self, offset: u64, mut buf: Buf) -> Result<Buf, Error> {
+        let volume = &self.inner;
+        let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
+        let end = offset.checked_add(length).ok_or_else(|| volume.outside(offset, length))?;
+        let range = ByteRange { start: offset, end };
+        let whole_pages = offset.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
+        if whole_pages && buf.as_ptr().addr().is_multiple_of(PAGE_BYTES) {
+            return self.read_to(range, Destination::Given(buf)).await;
+        }
+        buf.copy_from_slice(&self.read_to(range, Destination::Own).await?);
+        Ok(buf)
+    }
+
+    async fn read_to(&self, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
+        let volume = &self.inner;
+        volume.check(range, limits::REQUEST_BYTES_MAX)?;
+        if range.is_empty() {
+            return Ok(volume.env.buffers().take(0));
+        }
+        volume.recorder.note(range, Direction::Read, || volume.env.now());
+        let began = volume.stats.read_latency.begin(|| volume.env.real_now());
+        let result = volume.read_range(range, destination).await;
+        volume.stats.read_latency.end(began, || volume.env.real_now());
+        // Here, in the turn in which a hit is counted: hits per read never exceed one, whenever somebody looks.
+        add(&volume.stats.reads, 1);
+        add(&volume.stats.read_bytes, range.length());
+        result
+    }
+}
+
 impl<E: Env> VolumeInner<E> {
     /// The newest bytes of `range`, which is valid and not empty. They are not in the destination's buffer if a device failed
     /// to fill it, and may still write to it.
-    pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
+    async fn read_range(self: &Rc<Self>, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
         let attached = self.place().inspect_err(|_| self.stats.count_missed(Missed::Degraded))?;
         let pages = pages_of(range);
         let in_memory = self.memory.concerns(&pages);

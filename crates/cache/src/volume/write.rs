@@ -10,26 +10,43 @@ use hotset_block::{Buf, ByteRange, Env};
 
 use crate::address::{bytes_of, pages_of};
 use crate::advisor::access::{Direction, Passage};
-use crate::config::PAGE;
+use crate::config::{PAGE, limits};
 use crate::error::Error;
 use crate::members::io::add;
 use crate::volume::destination::Destination;
 use crate::volume::fill::Filler;
 use crate::volume::in_log::LoggedVolume;
-use crate::volume::inner::VolumeInner;
+use crate::volume::inner::{Volume, VolumeInner};
 use crate::volume::locks::Held;
 use crate::volume::place::Attached;
 use crate::volume::requests::Durability;
 use crate::volume::route::{AfterAppend, Route, WriteHints};
 
+impl<E: Env> Volume<E> {
+    /// Stores `buf` at `offset`. The buffer comes back to its pool when the last device is done with it.
+    pub async fn write(&self, offset: u64, buf: Buf, durability: Durability) -> Result<(), Error> {
+        let volume = &self.inner;
+        let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
+        let end = offset.checked_add(length).ok_or_else(|| volume.outside(offset, length))?;
+        let range = ByteRange { start: offset, end };
+        volume.check(range, limits::REQUEST_BYTES_MAX)?;
+        volume.check_writable()?;
+        if buf.is_empty() {
+            return Ok(());
+        }
+        volume.recorder.note(range, Direction::Write, || volume.env.now());
+        let began = volume.stats.write_latency.begin(|| volume.env.real_now());
+        let failures = volume.backing.failures();
+        let result = volume.write_range(offset, buf, durability).await;
+        let result = result.and_then(|()| volume.check_durable(durability, failures));
+        volume.stats.write_latency.end(began, || volume.env.real_now());
+        result
+    }
+}
+
 impl<E: Env> VolumeInner<E> {
     /// Stores `buf`, which is not empty, at a valid place.
-    pub(crate) async fn write_range(
-        self: &Rc<Self>,
-        offset: u64,
-        buf: Buf,
-        durability: Durability,
-    ) -> Result<(), Error> {
+    async fn write_range(self: &Rc<Self>, offset: u64, buf: Buf, durability: Durability) -> Result<(), Error> {
         let range = ByteRange::at(offset, u64::try_from(buf.len()).expect("a length fits in 64 bits"));
         add(&self.stats.writes, 1);
         add(&self.stats.write_bytes, range.length());

@@ -1,4 +1,4 @@
-//! One request against a volume: whether it may be done, doing it, and what its failure is called.
+//! One request against a volume: whether it may be done, doing what is neither a read nor a write, and what its failure is called.
 
 use hotset_block::{Buf, ByteRange, Env, Extent, ZeroMode};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
@@ -108,7 +108,8 @@ pub(super) fn operation(request: &Request) -> Operation {
     Operation { work, durability: durability(request) }
 }
 
-fn durability(request: &Request) -> Durability {
+/// When it may be answered.
+pub(super) fn durability(request: &Request) -> Durability {
     if request.has(command_flag::FUA) { Durability::Durable } else { Durability::Volatile }
 }
 
@@ -119,23 +120,18 @@ pub(super) enum Answer {
     Extents(Vec<Extent>),
 }
 
-/// Does a request that passed [`Terms::check`]. `payload` is what a write stores.
-pub(super) async fn perform<E: Env>(
-    volume: &Volume<E>,
-    request: &Request,
-    payload: Option<Buf>,
-) -> Result<Answer, Error> {
+/// What it is about.
+pub(super) fn range(request: &Request) -> ByteRange {
     // What a flush says of a range was not checked, and is not used.
-    let range = ByteRange { start: request.offset, end: request.offset.saturating_add(u64::from(request.length)) };
-    let durability = durability(request);
+    ByteRange { start: request.offset, end: request.offset.saturating_add(u64::from(request.length)) }
+}
+
+/// Does a request that passed [`Terms::check`], and is neither a read nor a write.
+pub(super) async fn perform<E: Env>(volume: &Volume<E>, request: &Request) -> Result<Answer, Error> {
+    let (range, durability) = (range(request), durability(request));
     match request.command {
-        Command::Read => return volume.read(range).await.map(Answer::Data),
-        Command::Write => {
-            let payload = payload.expect("the session received the payload of every write it performs");
-            volume.write(request.offset, payload, durability).await?;
-        }
         Command::Flush => volume.flush().await?,
-        // What is rare is boxed, so that the future of a read or write is small.
+        // What is rare is boxed, so that the future of a read or write, which the session awaits beside this, is small.
         Command::Trim => Box::pin(volume.trim(range, durability)).await?,
         Command::WriteZeroes => {
             let keep = request.has(command_flag::NO_HOLE);
@@ -149,6 +145,7 @@ pub(super) async fn perform<E: Env>(
             let extents_max = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
             return volume.block_status(range, extents_max).map(Answer::Extents);
         }
+        Command::Read | Command::Write => unreachable!("the session asks the volume itself"),
         Command::Disconnect | Command::Unknown(_) => unreachable!("not a request to a volume"),
     }
     Ok(Answer::Done)

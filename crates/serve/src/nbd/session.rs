@@ -17,7 +17,7 @@ use hotset_block::{Buf, Env, HostEnv, Instant};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorAnswer, Volume};
 
-use super::command::{Answer, Terms, errno, operation, perform, reason};
+use super::command::{Answer, Terms, durability, errno, operation, perform, range, reason};
 use super::replies::{Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
 use crate::exports;
@@ -261,7 +261,21 @@ impl Session {
         }
         let session = Rc::clone(self);
         self.env.spawn(async move {
-            let outcome = perform(&session.volume, &request, payload).await;
+            let volume = &session.volume;
+            let outcome = match request.command {
+                Command::Read => volume.read(range(&request)).await.map(Answer::Data),
+                Command::Write => {
+                    let payload = payload.expect("the payload of every write was received before");
+                    volume.write(request.offset, payload, durability(&request)).await.map(|()| Answer::Done)
+                }
+                Command::Flush
+                | Command::Trim
+                | Command::WriteZeroes
+                | Command::Cache
+                | Command::BlockStatus
+                | Command::Disconnect
+                | Command::Unknown(_) => perform(volume, &request).await,
+            };
             session.finish(&request, ticket, outcome);
         });
     }
