@@ -156,13 +156,13 @@ impl Stage {
     pub(super) async fn enable_cache(&self, kind: PoolKind) -> Result<(), ApiError> {
         let ssds = ssd_paths(&self.scratch, self.sizes).iter().map(|path| path.display().to_string()).collect();
         let state = state_path(&self.scratch, kind);
-        self.plane.first().call(move |plane| plane.create_pool(pool_spec(kind), ssds, state)).await?;
-        self.plane.first().call(|plane| plane.attach(pool_name(), volume_name())).await
+        self.plane.first().call(move |plane| plane.pools().create_pool(pool_spec(kind), ssds, state)).await?;
+        self.plane.first().call(|plane| plane.pools().attach(pool_name(), volume_name())).await
     }
 
     /// The volume serves on, and the SSDs are free.
     pub(super) async fn delete_pool(&self) -> Result<(), ApiError> {
-        self.plane.first().call(|plane| plane.delete_pool(pool_name(), DirtyData::Clean)).await
+        self.plane.first().call(|plane| plane.pools().delete_pool(pool_name(), DirtyData::Clean)).await
     }
 
     pub(super) async fn counters(&self) -> Result<Counters, ApiError> {

@@ -28,8 +28,12 @@ impl Acceptance {
             return Ok(evidence);
         }
         let (pool, volume) = self.cached_volume(name).await?;
-        let found =
-            self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.backing_evidence(pool, volume)).await?;
+        let found = self
+            .records
+            .plane
+            .of_pool(&pool.clone())
+            .call(move |plane| plane.pools().backing_evidence(pool, volume))
+            .await?;
         let fenced = self.records.offline().fenced.get(name).cloned();
         let fenced = fenced.filter(|fenced| fenced.cause == FenceCause::OtherBacking);
         let count = |pages: usize| u64::try_from(pages).expect("fingerprints are few");
@@ -70,7 +74,7 @@ impl Acceptance {
         }
         let (pool, volume) = self.cached_volume(name).await?;
         let (of, accepted) = (pool.clone(), volume.clone());
-        self.records.plane.of_pool(&pool).call(move |plane| plane.accept_backing(of, accepted)).await?;
+        self.records.plane.of_pool(&pool).call(move |plane| plane.pools().accept_backing(of, accepted)).await?;
         self.records.offline().fenced.remove(name);
         self.records.plane.of_volume(&volume.clone()).call(move |plane| plane.export(volume)).await?;
         self.guard.update_udev_rules().await;

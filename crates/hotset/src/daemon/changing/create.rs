@@ -55,7 +55,7 @@ impl Creation {
         let ssds = checked.candidates.into_iter().map(|candidate| candidate.path).collect();
         let (spec, member) = (checked.spec, self.records.state.member(&name));
         let (thread, _opening) = self.records.plane.for_pool();
-        thread.call(move |plane| plane.create_pool(spec, ssds, member)).await?;
+        thread.call(move |plane| plane.pools().create_pool(spec, ssds, member)).await?;
         self.records.offline().warnings.insert(name.to_string(), warnings);
         self.records.save_pool(&name).await?;
         tracing::info!(pool = %name, "created");
@@ -97,7 +97,7 @@ impl Creation {
             PoolKind::ReadWrite => {}
         }
         let paths: Vec<String> = candidates.iter().map(|candidate| candidate.path.clone()).collect();
-        let on_disks = self.records.plane.first().call(move |plane| plane.disks_of(paths)).await?;
+        let on_disks = self.records.plane.first().call(move |plane| plane.pools().disks_of(paths)).await?;
         let kind = spec.kind;
         blocking(move || {
             let ssds = SsdOnDisk::all(on_disks);

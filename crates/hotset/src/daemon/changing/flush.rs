@@ -228,7 +228,7 @@ impl Draining {
             let (plane, pool) = (self.records.plane.clone(), scope.pool.clone());
             drains.spawn(async move {
                 let name = volume.clone();
-                let drained = plane.of_pool(&pool.clone()).call(move |plane| plane.drain(pool, name)).await?;
+                let drained = plane.of_pool(&pool.clone()).call(move |plane| plane.pools().drain(pool, name)).await?;
                 Ok::<_, ApiError>((volume, drained))
             });
         }
@@ -251,7 +251,12 @@ impl Draining {
         for volume in scope.volumes.clone() {
             let pool = scope.pool.clone();
             // The pool may be gone by now, and its drains with it.
-            let _ = self.records.plane.of_pool(&scope.pool).call(move |plane| plane.cancel_drain(pool, volume)).await;
+            let _ = self
+                .records
+                .plane
+                .of_pool(&scope.pool)
+                .call(move |plane| plane.pools().cancel_drain(pool, volume))
+                .await;
         }
     }
 

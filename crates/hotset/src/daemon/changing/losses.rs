@@ -27,7 +27,12 @@ impl Losses {
             return Err(self.records.not_open(name));
         }
         let unknown = self.unknown_losses(&pool, &snapshot);
-        let lost = self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.losses(pool, EXTENTS_MAX)).await?;
+        let lost = self
+            .records
+            .plane
+            .of_pool(&pool.clone())
+            .call(move |plane| plane.pools().losses(pool, EXTENTS_MAX))
+            .await?;
         let known = lost.into_iter().filter(|(volume, _)| unknown.iter().all(|status| status.name != *volume));
         let volumes = known.map(|(volume, extents)| VolumeLoss {
             possible: false,
@@ -73,7 +78,7 @@ impl Losses {
 
     async fn accept_known_loss(&self, pool: &PoolName) -> Result<u64, ApiError> {
         let pool = pool.clone();
-        self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.accept_loss(pool)).await
+        self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.pools().accept_loss(pool)).await
     }
 }
 

@@ -54,8 +54,12 @@ impl Members {
         let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
         let (added, of) = (paths.clone(), pool.clone());
         match place {
-            SsdRole::Pool => self.records.plane.of_pool(&pool).call(move |plane| plane.add_ssds(of, paths)).await?,
-            SsdRole::Spare => self.records.plane.of_pool(&pool).call(move |plane| plane.add_spares(of, paths)).await?,
+            SsdRole::Pool => {
+                self.records.plane.of_pool(&pool).call(move |plane| plane.pools().add_ssds(of, paths)).await?
+            }
+            SsdRole::Spare => {
+                self.records.plane.of_pool(&pool).call(move |plane| plane.pools().add_spares(of, paths)).await?
+            }
         }
         tracing::info!(pool = name, ssds = ?added, ?place, "added");
         if place == SsdRole::Spare {
@@ -118,7 +122,7 @@ impl Members {
         let online = now.ssds.iter().filter(|ssd| ssd.online).map(|ssd| (ssd.path.clone(), ssd.disk.clone()));
         let mut on_disks: Vec<(String, String)> = online.collect();
         let paths: Vec<String> = new.iter().map(|candidate| candidate.path.clone()).collect();
-        on_disks.extend(self.records.plane.first().call(move |plane| plane.disks_of(paths)).await?);
+        on_disks.extend(self.records.plane.first().call(move |plane| plane.pools().disks_of(paths)).await?);
         let name = now.name.to_string();
         let warnings = blocking(move || {
             let ssds = SsdOnDisk::all(on_disks);
@@ -184,7 +188,7 @@ impl Members {
         let told_of = Subject::new(SubjectKind::Pool, name.as_str());
         self.records.register.clear_for(ConditionKind::Removal, told_of.clone());
         let removed = self.records.plane.of_pool(name).call(move |plane| async move {
-            let mut removal = pin!(plane.remove_ssds(of, leaving));
+            let mut removal = pin!(plane.pools().remove_ssds(of, leaving));
             // This begins it.
             let at_once = poll_immediate(removal.as_mut()).await;
             let _ = begun.send(());
@@ -225,7 +229,7 @@ impl Members {
     pub(crate) async fn cancel_removal(&self, name: &str) -> Result<bool, ApiError> {
         let pool = pool_name(name)?;
         let changed = self.open_pool_named(name).await?.ssds.iter().any(|ssd| ssd.evacuation.is_some());
-        self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.cancel_removal(pool)).await?;
+        self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.pools().cancel_removal(pool)).await?;
         Ok(changed)
     }
 
@@ -236,7 +240,7 @@ impl Members {
         let known: Vec<(u128, &str)> = now.spares.iter().map(|spare| (spare.uuid, spare.path.as_str())).collect();
         let uuids = select(name, &known, &remove.ssds)?;
         let of = pool.clone();
-        self.records.plane.of_pool(&pool).call(move |plane| plane.remove_spares(of, uuids)).await?;
+        self.records.plane.of_pool(&pool).call(move |plane| plane.pools().remove_spares(of, uuids)).await?;
         self.records.save_pool(&pool).await?;
         Ok(true)
     }

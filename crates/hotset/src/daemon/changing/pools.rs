@@ -38,7 +38,7 @@ impl Pools {
         let changed = settings != now.settings;
         let warnings = set.io_type.and_then(|_| other_block(name, now.kind, &settings)).into_iter().collect();
         if changed {
-            self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.set_pool(pool, settings)).await?;
+            self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.pools().set_pool(pool, settings)).await?;
             tracing::info!(pool = name, ?set, "changed settings");
         }
         Ok((changed, warnings))

@@ -310,7 +310,7 @@ impl Removals {
     /// A fenced volume was hidden from hosts: with its dirty data gone, it is an ordinary one.
     async fn detach(&self, pool: &PoolName, name: &VolumeName, dirty: DirtyData) -> Result<(), ApiError> {
         let (from, volume) = (pool.clone(), name.clone());
-        self.records.plane.of_pool(pool).call(move |plane| plane.detach(from, volume, dirty)).await?;
+        self.records.plane.of_pool(pool).call(move |plane| plane.pools().detach(from, volume, dirty)).await?;
         self.guard.update_udev_rules().await;
         if self.records.offline().fenced.remove(name.as_str()).is_some() {
             let volume = name.clone();
@@ -362,7 +362,7 @@ impl Removals {
     async fn delete_open_volume(&self, status: &VolumeStatus, dirty: DirtyData) -> Result<(), ApiError> {
         if let Some(pool) = &status.pool {
             let (from, volume) = (pool.clone(), status.name.clone());
-            self.records.plane.of_pool(pool).call(move |plane| plane.detach(from, volume, dirty)).await?;
+            self.records.plane.of_pool(pool).call(move |plane| plane.pools().detach(from, volume, dirty)).await?;
             self.records.offline().fenced.remove(status.name.as_str());
             self.guard.update_udev_rules().await;
         }
@@ -394,7 +394,8 @@ impl Removals {
         let open = self.records.plane.snapshot().await?.pools.iter().any(|open| Some(&open.name) == pool.as_ref());
         if let Some(pool) = pool.clone().filter(|_| open) {
             let (from, volume) = (pool.clone(), name.clone());
-            let detached = self.records.plane.of_pool(&pool).call(move |plane| plane.detach(from, volume, dirty)).await;
+            let detached =
+                self.records.plane.of_pool(&pool).call(move |plane| plane.pools().detach(from, volume, dirty)).await;
             detached.map_err(or_by_force)?;
             self.guard.update_udev_rules().await;
         }
@@ -415,7 +416,8 @@ impl Removals {
         // From here on its volumes are recorded as uncached: a crash before the end leaves them in both records, and
         // then the pool's wins.
         let delete = name.clone();
-        let deleted = self.records.plane.of_pool(name).call(move |plane| plane.delete_pool(delete, dirty)).await;
+        let deleted =
+            self.records.plane.of_pool(name).call(move |plane| plane.pools().delete_pool(delete, dirty)).await;
         if let Err(error) = deleted {
             // Some volumes may have left it. What cannot be recorded is a condition.
             let _ = self.records.save_departed(name).await;

@@ -76,7 +76,11 @@ impl Rewriting {
         self.records.offline().begun_conversions.insert(name.to_string());
         for volume in now.volumes.clone() {
             let from = name.clone();
-            self.records.plane.of_pool(name).call(move |plane| plane.detach(from, volume, DirtyData::Clean)).await?;
+            self.records
+                .plane
+                .of_pool(name)
+                .call(move |plane| plane.pools().detach(from, volume, DirtyData::Clean))
+                .await?;
         }
         self.records.save_volumes().await?;
         self.dissolve(now, conversion).await?;
@@ -88,7 +92,9 @@ impl Rewriting {
         self.converting.write_conversion(Conversion { phase: Phase::Rewriting, ..conversion.clone() })?;
         self.converting.show_rewritten(&conversion, "it is being converted");
         let name = now.name.clone();
-        if let Err(error) = self.records.plane.of_pool(&now.name).call(move |plane| plane.dissolve_pool(name)).await {
+        if let Err(error) =
+            self.records.plane.of_pool(&now.name).call(move |plane| plane.pools().dissolve_pool(name)).await
+        {
             tracing::warn!(pool = %now.name, "{error}; it is overwritten");
         }
         self.records.state.remove_pool(&now.name).map_err(|error| self.records.state_failed(&error))?;
@@ -139,7 +145,7 @@ impl Rewriting {
         self.records.state.reset_member(name).map_err(|error| self.records.state_failed(&error))?;
         let member = self.records.state.member(name);
         let (thread, opening) = self.records.plane.for_pool();
-        let status = thread.call(move |plane| plane.create_pool(spec, paths, member)).await?;
+        let status = thread.call(move |plane| plane.pools().create_pool(spec, paths, member)).await?;
         drop(opening);
         self.records.offline().pools.remove(name.as_str());
         self.opening.note_shared_disks(&status).await?;
@@ -191,7 +197,7 @@ impl Rewriting {
         for path in paths {
             let (of, one) = (name.clone(), vec![path.clone()]);
             if let Err(error) =
-                self.records.plane.of_pool(&of.clone()).call(move |plane| plane.add_spares(of, one)).await
+                self.records.plane.of_pool(&of.clone()).call(move |plane| plane.pools().add_spares(of, one)).await
             {
                 self.spare_is_left(name, &format!("{path} was not taken again: {error}"));
             }

@@ -164,7 +164,7 @@ impl Volumes {
             self.guard.guard(name.as_str(), &volume.backing).await;
         }
         let (to, attached) = (pool.clone(), name.clone());
-        let done = self.records.plane.of_pool(pool).call(move |plane| plane.attach(to, attached)).await;
+        let done = self.records.plane.of_pool(pool).call(move |plane| plane.pools().attach(to, attached)).await;
         if done.is_err() {
             self.guard.update_udev_rules().await;
             // Best effort: the error that is reported is the one that came first.
@@ -185,8 +185,12 @@ impl Volumes {
     async fn undo_volume(&self, name: &VolumeName, pool: Option<&PoolName>) {
         if let Some(pool) = pool {
             let (from, volume) = (pool.clone(), name.clone());
-            let _ =
-                self.records.plane.of_pool(pool).call(move |plane| plane.detach(from, volume, DirtyData::Clean)).await;
+            let _ = self
+                .records
+                .plane
+                .of_pool(pool)
+                .call(move |plane| plane.pools().detach(from, volume, DirtyData::Clean))
+                .await;
             let _ = self.records.save_pool(pool).await;
             self.guard.update_udev_rules().await;
         }

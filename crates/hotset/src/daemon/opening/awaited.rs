@@ -29,7 +29,7 @@ impl AwaitedSsds {
             return BTreeSet::new();
         }
         let member = self.records.state.member(&name);
-        match self.records.plane.first().call(move |plane| plane.ssds_awaited_by(member)).await {
+        match self.records.plane.first().call(move |plane| plane.pools().ssds_awaited_by(member)).await {
             Ok(ssds) => ssds.into_iter().map(uuid).collect(),
             Err(error) => {
                 tracing::warn!(pool = record.name, "it is not known which SSDs it waits for: {error}");
@@ -42,7 +42,7 @@ impl AwaitedSsds {
     pub(crate) async fn watch_awaited(self: Arc<Self>) {
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
-            let Ok(awaited) = self.records.plane.all(|plane| plane.ssds_returning()).await else { return };
+            let Ok(awaited) = self.records.plane.all(|plane| plane.pools().ssds_returning()).await else { return };
             for (pool, ssds) in awaited.concat() {
                 self.look_for(&pool, ssds).await;
             }
@@ -73,6 +73,6 @@ impl AwaitedSsds {
     async fn bring_back(&self, pool: &PoolName, path: String) -> Result<(), ApiError> {
         let _one_at_a_time = self.records.change.lock().await;
         let pool = pool.clone();
-        self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.bring_back(pool, path)).await
+        self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.pools().bring_back(pool, path)).await
     }
 }

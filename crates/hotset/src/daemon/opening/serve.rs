@@ -44,7 +44,7 @@ impl Serving {
         let (to, name) = (pool.clone(), volume.clone());
         let mut fenced = None;
         self.records.plane.bring_to_pool(&volume, pool).await?;
-        match self.records.plane.of_pool(pool).call(move |plane| plane.reattach(to, name)).await {
+        match self.records.plane.of_pool(pool).call(move |plane| plane.pools().reattach(to, name)).await {
             Ok(Reattached::Warm { bytes }) => {
                 tracing::info!(%volume, bytes, "warm");
                 self.backings.note_backing(volume.as_str(), &backing).await;
@@ -96,7 +96,7 @@ impl Serving {
     /// Serves a volume again that was fenced, if nothing speaks against it any more.
     pub(crate) async fn lift_fence(&self, pool: &PoolName, name: VolumeName) -> Result<(), ApiError> {
         let (to, volume) = (pool.clone(), name.clone());
-        match self.records.plane.of_pool(pool).call(move |plane| plane.reattach(to, volume)).await? {
+        match self.records.plane.of_pool(pool).call(move |plane| plane.pools().reattach(to, volume)).await? {
             Reattached::Fenced { cause, reason, dirty_bytes } => {
                 self.records.offline().fenced.insert(name.to_string(), Fenced { cause, reason, dirty_bytes });
                 Ok(())

@@ -334,7 +334,7 @@ impl Opening {
 
     /// Looks whether another machine uses SSDs that are about to be opened.
     pub(crate) async fn dismiss_owner(&self, ssds: Vec<String>, takeover: Takeover) -> Result<(), ApiError> {
-        let dismissed = self.records.plane.first().call(move |plane| plane.dismiss_owner(ssds, takeover)).await;
+        let dismissed = self.records.plane.first().call(move |plane| plane.pools().dismiss_owner(ssds, takeover)).await;
         dismissed.map_err(|error| match error.kind {
             ApiErrorKind::OtherMachine => error.with_hint(words::TAKE_OVER),
             ApiErrorKind::Invalid
@@ -470,7 +470,7 @@ impl Opening {
         let member = self.records.state.member(name);
         let name = name.clone();
         let (thread, _opening) = self.records.plane.for_pool();
-        thread.call(move |plane| plane.open_pool(name, paths, member, missing)).await
+        thread.call(move |plane| plane.pools().open_pool(name, paths, member, missing)).await
     }
 
     /// Opens the volumes of a pool that was just opened, and records the pool as it is now. What fails is tried again by itself:
@@ -513,8 +513,12 @@ impl Opening {
         for VolumeSpec { name: volume, .. } in volumes.extract_if(.., is_taken) {
             let pool = name.clone();
             let of = volume.clone();
-            if let Err(error) =
-                self.records.plane.of_pool(name).call(move |plane| plane.detach(pool, of, DirtyData::Discard)).await
+            if let Err(error) = self
+                .records
+                .plane
+                .of_pool(name)
+                .call(move |plane| plane.pools().detach(pool, of, DirtyData::Discard))
+                .await
             {
                 tracing::error!(pool = %name, %volume, "was taken from it, which cannot be recorded on its SSDs: {error}");
                 self.records.offline().taken.entry(name.to_string()).or_insert_with(|| Taken::of(&record));
@@ -599,7 +603,7 @@ impl Opening {
     pub(crate) async fn remember_failed(&self, name: &PoolName, record: &PoolRecord) -> Result<PoolStatus, ApiError> {
         let failed = record.left.iter().filter(|left| !left.replaced).filter_map(failed).collect();
         let name = name.clone();
-        self.records.plane.of_pool(&name.clone()).call(move |plane| plane.remember_failed(name, failed)).await
+        self.records.plane.of_pool(&name.clone()).call(move |plane| plane.pools().remember_failed(name, failed)).await
     }
 }
 

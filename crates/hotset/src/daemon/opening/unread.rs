@@ -108,7 +108,7 @@ impl UnreadRecords {
             self.records
                 .plane
                 .of_pool(name)
-                .call(move |plane| plane.detach(pool, volume.name, DirtyData::Discard))
+                .call(move |plane| plane.pools().detach(pool, volume.name, DirtyData::Discard))
                 .await?;
         }
         Ok(())
