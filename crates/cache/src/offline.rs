@@ -280,7 +280,7 @@ impl<E: Env> Offline<E> {
         let mut telling = 0;
         let is_dirty = |page| {
             let log = self.log.as_ref();
-            log.is_some_and(|log| log.overlay.borrow().range(index, page..page + 1).any(|live| live.dirty))
+            log.is_some_and(|log| log.overlay().range(index, page..page + 1).any(|live| live.dirty))
         };
         for fingerprint in known.backing.fingerprints.iter().filter(|fingerprint| !fingerprint.unsettled) {
             if is_dirty(fingerprint.page) {
@@ -464,7 +464,7 @@ fn tell_unreadable(ssds: &mut Vec<ReportedSsd>, path: String, error: &Error) {
 
 /// The next dirty pages from `from` on, a piece of them.
 fn next_piece(log: &WriteLog, volume: VolumeIndex, from: u64) -> Option<std::ops::Range<u64>> {
-    let overlay = log.overlay.borrow();
+    let overlay = log.overlay();
     let first = overlay.range(volume, from..PAGES_MAX).find(|live| live.dirty)?.page;
     Some(first..first + PIECE_PAGES)
 }
@@ -493,7 +493,7 @@ fn unavailable_bytes(log: &WriteLog, index: VolumeIndex) -> u64 {
 
 fn dirty_extents(log: &WriteLog, index: VolumeIndex) -> Vec<(u64, u64)> {
     let mut extents: Vec<(u64, u64)> = Vec::new();
-    for live in log.overlay.borrow().range(index, 0..PAGES_MAX).filter(|live| live.dirty) {
+    for live in log.overlay().range(index, 0..PAGES_MAX).filter(|live| live.dirty) {
         let full = extents.len() == EXTENTS_MAX;
         match extents.last_mut() {
             Some((start, length)) if *start + *length == live.page * PAGE => *length += PAGE,

@@ -60,7 +60,7 @@ impl<E: Env> Clean<E> {
             if self.checksums { data.chunks_exact(PAGE_BYTES).map(crc32c).collect() } else { Vec::new() };
         let ssd = Rc::clone(self.ssds.of(fill.content.slot));
         let described = SlotHeader {
-            incarnation: ssd.incarnation.get(),
+            incarnation: ssd.incarnation(),
             slot: ssd.local(fill.content.slot),
             generation: fill.content.generation,
             attachment: fill.attachment,

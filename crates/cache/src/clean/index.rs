@@ -195,7 +195,7 @@ impl<E: Env> Index<E> {
             }
             changed.await;
         }
-        let batch = journal.take_batch(ssd.incarnation.get(), ssd.layout.sector_bytes, room);
+        let batch = journal.take_batch(ssd.incarnation(), ssd.layout.sector_bytes, room);
         ssd.write_batch(&batch).await?;
         if batch.has_drops() {
             self.members.witness_keeper().drops_are_flushed(ssd).await;
@@ -241,7 +241,7 @@ impl<E: Env> Index<E> {
         let offset = ssd.layout.checkpoint_offset(number % 2);
         let sectors = self.write_checkpoint_body(ssd, number, offset).await?;
         ssd.flush().await?;
-        let incarnation = ssd.incarnation.get();
+        let incarnation = ssd.incarnation();
         let header = CheckpointHeader { incarnation, number, session, journal_start, generation_ceiling, sectors };
         let mut buf = self.env.buffers().take(ssd.sector_bytes());
         header.encode_into(&mut buf);
@@ -278,7 +278,7 @@ impl<E: Env> Index<E> {
 
     /// The next sector of a checkpoint, from `next_slot` on; `None` if no published slot is left.
     fn checkpoint_sector(&self, ssd: &SlotSsd<E>, checkpoint: u64, number: u64, next_slot: &mut u32) -> Option<Sector> {
-        let incarnation = ssd.incarnation.get();
+        let incarnation = ssd.incarnation();
         let entries = Vec::new();
         let mut sector =
             Sector { place: SectorPlace::Checkpoint, incarnation, number, flushed_below: checkpoint, entries };
@@ -364,7 +364,7 @@ impl<E: Env> SlotSsd<E> {
             return Ok(());
         }
         for number in holes {
-            let incarnation = self.incarnation.get();
+            let incarnation = self.incarnation();
             let entries = Vec::new();
             let sector = Sector { place: SectorPlace::Journal, incarnation, number, flushed_below: number, entries };
             let mut buf = self.env.buffers().take(self.sector_bytes());

@@ -200,7 +200,7 @@ impl<E: Env> Reading<'_, E> {
             && header.block == u64::from(self.key.block.0)
             && header.slot == self.ssd.local(self.slot);
         let generation = header.generation == clean.slots.borrow().generation(self.slot)
-            && header.incarnation == self.ssd.incarnation.get();
+            && header.incarnation == self.ssd.incarnation();
         let checksums = !clean.checksums || header.checksums.len() == at(clean.blocks.pages_per_block);
         address && generation && checksums
     }

@@ -30,7 +30,7 @@ pub(crate) struct Mirrors {
     since: Cell<Option<Instant>>,
     /// There may be something to copy.
     pub(crate) wanted: Event,
-    pub(crate) ended: Cell<bool>,
+    pub(super) ended: Cell<bool>,
 }
 
 impl Mirrors {

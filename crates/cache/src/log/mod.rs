@@ -10,6 +10,7 @@ mod loss_list;
 pub(crate) mod mirrors;
 mod open_rows;
 pub(crate) mod overlay;
+pub(crate) mod pace;
 pub(crate) mod queue;
 mod redirects;
 pub(crate) mod row;
@@ -61,6 +62,7 @@ use crate::log::mirror::Mirrorer;
 use crate::log::mirrors::Mirrors;
 use crate::log::move_row::Mover;
 use crate::log::overlay::{Counts, Live, Overlay};
+use crate::log::pace::Pace;
 use crate::log::queue::CleanedHint;
 use crate::log::read_log::LogReader;
 use crate::log::row::Row;
@@ -319,7 +321,7 @@ impl<E: Env> Log<E> {
     }
 
     /// Decides which writes go past a log that is nearly full.
-    pub(crate) fn pace(&self) -> &Cell<u64> {
+    pub(crate) fn pace(&self) -> &Pace {
         &self.state.pace
     }
 

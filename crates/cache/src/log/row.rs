@@ -143,7 +143,7 @@ pub(crate) struct Row {
     batched_at: Cell<RealInstant>,
     readers: Cell<u32>,
     /// Copies in whose place others are: their segments are used again when the row is freed.
-    pub(crate) replaced: RefCell<Vec<PresentCopy>>,
+    pub(super) replaced: RefCell<Vec<PresentCopy>>,
     pub(crate) changed: Event,
 }
 

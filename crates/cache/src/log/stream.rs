@@ -15,11 +15,11 @@ pub(crate) struct InflightBatch {
     /// Where it begins in its segment.
     pub(crate) first_page: u32,
     /// Each append with its first page's position in the row.
-    pub(crate) appends: RefCell<Vec<(Append, u32)>>,
+    pub(super) appends: RefCell<Vec<(Append, u32)>>,
     /// Of their data, page by page.
     pub(crate) checksums: Vec<u32>,
     /// `Some(true)`: on every copy that is left.
-    pub(crate) written: Cell<Option<bool>>,
+    pub(super) written: Cell<Option<bool>>,
 }
 
 impl InflightBatch {

@@ -1,7 +1,7 @@
 //! The write log of a pool as it is now: its rows, which pages have their newest copy where, what waits and is in flight, and how much
 //! room there is.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
@@ -15,6 +15,7 @@ use crate::log::loss_list::LossList;
 use crate::log::mirrors::{Mirrors, RebuildSpace};
 use crate::log::open_rows::OpenRows;
 use crate::log::overlay::{Counts, Live, Overlay, PAGES_MAX, Place};
+use crate::log::pace::Pace;
 use crate::log::queue::Queue;
 use crate::log::row::Row;
 use crate::log::segment_copy::{MirrorCell, MirrorChange, PresentCopy};
@@ -46,7 +47,7 @@ pub(crate) struct Tally {
 }
 
 pub(crate) struct WriteLog {
-    pub(crate) overlay: RefCell<Overlay>,
+    pub(super) overlay: RefCell<Overlay>,
     rows: RefCell<Vec<Option<Rc<Row>>>>,
     /// Live rows, oldest first.
     order: RefCell<VecDeque<Rc<Row>>>,
@@ -65,18 +66,23 @@ pub(crate) struct WriteLog {
     pub(crate) queue: Queue,
     pub(crate) stream: Stream,
     pub(crate) flush_habit: FlushHabit,
-    pub(crate) mover_ended: Cell<bool>,
+    pub(super) mover_ended: Cell<bool>,
     pub(crate) mirrors: Mirrors,
     pub(crate) losses: LossList,
     /// Decides which writes go past a log that is nearly full.
-    pub(crate) pace: Cell<u64>,
-    pub(crate) recovered_bytes: Cell<u64>,
-    pub(crate) recovery_milliseconds: Cell<u64>,
+    pub(crate) pace: Pace,
+    pub(super) recovered_bytes: Cell<u64>,
+    pub(super) recovery_milliseconds: Cell<u64>,
     /// By [`VolumeIndex`].
     tallies: RefCell<Vec<Tally>>,
 }
 
 impl WriteLog {
+    /// Where the newest version of each page lies that the log has.
+    pub(crate) fn overlay(&self) -> Ref<'_, Overlay> {
+        self.overlay.borrow()
+    }
+
     pub(crate) fn new() -> Self {
         Self {
             overlay: RefCell::default(),
@@ -96,7 +102,7 @@ impl WriteLog {
             mover_ended: Cell::new(false),
             mirrors: Mirrors::default(),
             losses: LossList::default(),
-            pace: Cell::new(0),
+            pace: Pace::default(),
             recovered_bytes: Cell::new(0),
             recovery_milliseconds: Cell::new(0),
             tallies: RefCell::default(),

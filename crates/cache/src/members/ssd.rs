@@ -50,7 +50,7 @@ pub(crate) struct Ssd<E: Env> {
     /// The physical device with which it fails; empty if it does not say.
     pub(crate) disk: String,
     pub(crate) layout: Layout,
-    pub(crate) incarnation: Cell<u64>,
+    pub(super) incarnation: Cell<u64>,
     life: Cell<Life>,
     pub(crate) left_event: Event,
     /// Why it is offline.
@@ -71,7 +71,7 @@ pub(crate) struct Ssd<E: Env> {
     pub(super) losses: Cell<u64>,
     /// What it was told of the others.
     pub(super) witness: WitnessCopy,
-    pub(crate) bytes_written: Cell<u64>,
+    pub(super) bytes_written: Cell<u64>,
     /// Of them, counted in the pool's budget.
     pub(super) bytes_noted: Cell<u64>,
     pub(crate) io: IoCounts,
@@ -163,6 +163,21 @@ impl<E: Env> Ssd<E> {
     /// The state in which it is now.
     pub(crate) fn life(&self) -> Life {
         self.life.get()
+    }
+
+    /// What is said under another one is not said of what it holds now.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation.get()
+    }
+
+    /// Nothing is believed of what it held.
+    pub(crate) fn begin_incarnation(&self, incarnation: u64) {
+        self.incarnation.set(incarnation);
+    }
+
+    /// In this run.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.bytes_written.get()
     }
 
     /// Operations may be begun on it.

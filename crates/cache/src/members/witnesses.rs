@@ -11,12 +11,12 @@ use crate::status::ScrubStatus;
 #[derive(Default)]
 pub(crate) struct Witnesses {
     /// What all members knew together when the pool was opened.
-    pub(crate) found: RefCell<Witness>,
+    pub(super) found: RefCell<Witness>,
     /// Counts what members would want to know.
     changes: Cell<u64>,
     /// So many of them are durable on every member that takes records.
     kept: Cell<u64>,
-    pub(crate) keeping: Cell<bool>,
+    pub(super) keeping: Cell<bool>,
     /// Of the newest record on any member.
     number: Cell<u64>,
     /// What they were to know at the last change.
@@ -42,9 +42,9 @@ pub(crate) struct WitnessCopy {
     told: Cell<u64>,
     durable: Cell<u64>,
     /// A record is on its way.
-    pub(crate) writing: Cell<bool>,
+    pub(super) writing: Cell<bool>,
     /// One is being made durable.
-    pub(crate) keeping: Cell<bool>,
+    pub(super) keeping: Cell<bool>,
     /// The next one is to be durable.
     durable_wanted: Cell<bool>,
     event: Event,

@@ -3,7 +3,6 @@
 //! An attachment id names a volume in all that is said of its pages. A new one is durable before the first record under
 //! it; a removed one before the first write that the cache does not see.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use hotset_block::Env;
@@ -14,7 +13,6 @@ use crate::attachments::identity::settled_pages;
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
-use crate::members::io::add;
 use crate::pool::inner::PoolInner;
 use crate::volume::inner::VolumeInner;
 use crate::volume::place::Attached;
@@ -48,9 +46,9 @@ impl<E: Env> PoolInner<E> {
         let joining = Joining { pool: self, volume };
         joining.check()?;
         let held = volume.view.in_time(volume.hold_all()).await?;
-        let backing = volume.view.capture_durable_identity(volume.size_bytes.get()).await?;
+        let backing = volume.view.capture_durable_identity(volume.size_bytes()).await?;
         let attachment = self.attachments.next_attachment();
-        let spec = volume.spec.borrow().clone();
+        let spec = volume.spec().clone();
         let entry = CataloguedVolume { attachment, spec, backing: backing.clone() };
         self.attachments.record_newcomer(&entry).await?;
         joining.put(self.ids.free_index(), attachment, &backing).await?;
@@ -61,13 +59,13 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn reattach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<Reattached, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let joining = Joining { pool: self, volume };
-        let name = volume.spec.borrow().name.clone();
+        let name = volume.name();
         let known = self.attachments.named(&name)?;
-        let again = volume.fenced.borrow().is_some() && !volume.detached_from(&self.rooms);
+        let again = volume.is_fenced() && !volume.detached_from(&self.rooms);
         let index = self.ids.index_of(known.attachment).filter(|_| again || volume.attached().is_none());
         let index =
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
-        volume.check_fits(self, volume.size_bytes.get())?;
+        volume.check_fits(self, volume.size_bytes())?;
         let held = volume.view.in_time(volume.hold_all()).await?;
         volume.view.keep_end_of(&known.backing);
         let known = match volume.view.grown(&known.backing).await? {
@@ -85,7 +83,7 @@ impl<E: Env> PoolInner<E> {
             }
             joining.start_anew(&known, index).await?;
             drop(held);
-            add(&volume.stats.cache_drops, 1);
+            volume.count_cache_drop();
             return Ok(Reattached::Dropped { reason });
         }
         self.attachments.forget_final_mark(&known).await?;
@@ -110,16 +108,16 @@ impl<E: Env> PoolInner<E> {
         let joining = Joining { pool: self, volume };
         let known = joining.catalogued()?;
         let refused = |why: String| {
-            let name = &volume.spec.borrow().name;
+            let name = &volume.spec().name;
             Err(Error::new(ErrorKind::Refused, format!("volume {name}: {why}")))
         };
-        let Some(index) = self.ids.index_of(known.attachment).filter(|_| volume.fenced.borrow().is_some()) else {
+        let Some(index) = self.ids.index_of(known.attachment).filter(|_| volume.is_fenced()) else {
             return refused("it is not fenced".to_owned());
         };
         if let Some(reason) = self.unknown_loss(known.attachment) {
             return refused(reason);
         }
-        let size_bytes = volume.size_bytes.get();
+        let size_bytes = volume.size_bytes();
         if size_bytes < known.backing.size_bytes {
             let before = known.backing.size_bytes;
             return refused(format!(
@@ -133,7 +131,7 @@ impl<E: Env> PoolInner<E> {
         let accepted = self.attachments.record_growth(known, backing).await?;
         joining.put(index, accepted.attachment, &accepted.backing).await?;
         drop(held);
-        add(&volume.stats.cache_drops, 1);
+        volume.count_cache_drop();
         Ok(())
     }
 }
@@ -147,7 +145,7 @@ struct Joining<'p, E: Env> {
 impl<E: Env> Joining<'_, E> {
     fn check(&self) -> Result<(), Error> {
         let volume = self.volume;
-        let name = volume.spec.borrow().name.clone();
+        let name = volume.name();
         let refuse = |message: String| Err(Error::new(ErrorKind::Refused, message));
         if self.pool.life.is_stopping() {
             return refuse(format!("pool {} is being stopped", self.pool.name));
@@ -156,8 +154,8 @@ impl<E: Env> Joining<'_, E> {
             return refuse(format!("volume {name} is cached by pool {} already", attached.pool.name));
         }
         self.pool.attachments.check_newcomer(&name)?;
-        Shares::of(&self.pool.rooms).check_shares(&name, &volume.spec.borrow().settings)?;
-        volume.check_fits(self.pool, volume.size_bytes.get())
+        Shares::of(&self.pool.rooms).check_shares(&name, &volume.spec().settings)?;
+        volume.check_fits(self.pool, volume.size_bytes())
     }
 
     /// From here on the volume's requests see the cache. What it is called is durable before: a start finds its dirty data by
@@ -168,31 +166,19 @@ impl<E: Env> Joining<'_, E> {
             self.pool.ids.attach(index, attachment);
             self.pool.volumes.remove(index);
         }
-        self.pool.attachments.record_spec(attachment, || volume.spec.borrow().clone()).await?;
+        self.pool.attachments.record_spec(attachment, || volume.spec().clone()).await?;
         self.pool.ids.attach(index, attachment);
         self.pool.volumes.put(index, volume);
-        Shares::of(&self.pool.rooms).apply_share(index, &volume.spec.borrow().settings);
-        let settled = RefCell::new(settled_pages(backing));
-        let attached = Attached {
-            pool: Rc::clone(&self.pool.rooms),
-            index,
-            settled_pages: settled,
-            written_out: RefCell::default(),
-        };
+        Shares::of(&self.pool.rooms).apply_share(index, &volume.spec().settings);
         volume.backing.owned_by(self.pool.members.owner());
-        volume.is_cut_off.set(false);
-        // Whatever was in front of it before.
-        volume.memory.forget_all();
         self.pool.clean.keep_in_memory(index, Rc::clone(&volume.memory));
-        *volume.attached.borrow_mut() = Some(Rc::new(attached));
-        volume.draining.set(false);
-        *volume.fenced.borrow_mut() = None;
+        volume.attach(Attached::new(&self.pool.rooms, index, settled_pages(backing)));
         Ok(())
     }
 
     fn catalogued(&self) -> Result<CataloguedVolume, Error> {
         let volume = self.volume;
-        self.pool.attachments.named(&volume.spec.borrow().name)
+        self.pool.attachments.named(&volume.spec().name)
     }
 
     /// The volume serves nothing, and nothing of its dirty data is touched.
@@ -206,7 +192,7 @@ impl<E: Env> Joining<'_, E> {
     ) -> Result<Reattached, Error> {
         let volume = self.volume;
         self.put(index, known.attachment, &known.backing).await?;
-        *volume.fenced.borrow_mut() = Some(reason.clone());
+        volume.fence(reason.clone());
         Ok(Reattached::Fenced { cause, reason, dirty_bytes })
     }
 
@@ -214,8 +200,8 @@ impl<E: Env> Joining<'_, E> {
     async fn start_anew(&self, known: &CataloguedVolume, index: VolumeIndex) -> Result<(), Error> {
         let volume = self.volume;
         let attachment = self.pool.attachments.next_attachment();
-        let backing = volume.view.capture_durable_identity(volume.size_bytes.get()).await?;
-        let spec = volume.spec.borrow().clone();
+        let backing = volume.view.capture_durable_identity(volume.size_bytes()).await?;
+        let spec = volume.spec().clone();
         let anew = CataloguedVolume { attachment, spec, backing: backing.clone() };
         self.pool.attachments.record_anew(known.attachment, &anew).await?;
         self.pool.ids.detach(index);

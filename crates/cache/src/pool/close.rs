@@ -44,7 +44,7 @@ fn sort_out<E: Env>(
     for ((index, volume), result) in volumes.into_iter().zip(results) {
         match result {
             Ok(()) => durable.push((index, volume)),
-            Err(error) => not_durable.push((volume.spec.borrow().name.clone(), error)),
+            Err(error) => not_durable.push((volume.name(), error)),
         }
     }
     durable
@@ -144,7 +144,7 @@ impl<'p, E: Env> Stop<'p, E> {
     fn begin(pool: &'p Rc<PoolInner<E>>) -> Self {
         let volumes = pool.volumes.all();
         for (_, volume) in &volumes {
-            volume.stopped.set(true);
+            volume.stop();
         }
         Self { pool, volumes, not_durable: Vec::new() }
     }
@@ -199,9 +199,9 @@ impl<'p, E: Env> Stop<'p, E> {
     }
 
     async fn make_volume_durable(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
-        if let Some(reason) = &*volume.fenced.borrow() {
+        if let Some(reason) = volume.fence_reason() {
             // It is not the volume's own backing device: nothing of it is recorded.
-            return Err(Error::new(ErrorKind::Gone, reason.clone()));
+            return Err(Error::new(ErrorKind::Gone, reason));
         }
         let waiting = Rc::clone(volume);
         let durable = self.in_stop_time(async move { waiting.wait_for_writes().await }).await;
@@ -223,7 +223,7 @@ impl<'p, E: Env> Stop<'p, E> {
     async fn record_identities(&self, volumes: &[Attachment<E>]) -> Result<(), Error> {
         let mut identities = Vec::new();
         for (index, volume) in volumes {
-            let capture = volume.view.capture_identity(volume.size_bytes.get(), true);
+            let capture = volume.view.capture_identity(volume.size_bytes(), true);
             let captured = within(&self.pool.env, limits::STOP_FLUSH_TIMEOUT, capture).await;
             if let (Some(Ok(identity)), Some(attachment)) = (captured, self.pool.ids.of(*index)) {
                 identities.push((attachment, identity));
@@ -251,8 +251,7 @@ impl<'p, E: Env> Stop<'p, E> {
     /// Pool and volumes hold each other; after this they do not.
     fn detach_handles(&self) {
         for (_, volume) in &self.volumes {
-            volume.is_cut_off.set(true);
-            volume.detach();
+            volume.cut_off();
         }
         self.pool.volumes.clear();
         self.pool.ids.clear();

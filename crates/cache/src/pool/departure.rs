@@ -111,11 +111,7 @@ impl<E: Env> PoolInner<E> {
     fn exempt_written_through(self: &Rc<Self>, log: &Log<E>) {
         for (index, volume) in self.volumes.all() {
             let Some(attached) = volume.attached_at(&self.rooms, index) else { continue };
-            let mut exempted = false;
-            for (_, run) in attached.written_out.borrow().iter() {
-                exempted |= log.data_loss().exempt_written_through(index, run);
-            }
-            if exempted {
+            if attached.any_written_out(|run| log.data_loss().exempt_written_through(index, run)) {
                 volume.backing.count_as_around();
             }
         }

@@ -62,11 +62,7 @@ impl<E: Env> PoolInner<E> {
         while cleans && self.drain_in_time(name).await? != Drained::Clean {}
         self.attachments.record_departure(attachment).await?;
         if let Some(volume) = &volume {
-            volume.detach();
-            volume.draining.set(false);
-            // What the pool could not clean is not the volume's trouble any more.
-            *volume.clean_error.borrow_mut() = None;
-            *volume.fenced.borrow_mut() = held.is_none().then(|| volume.left_behind());
+            volume.take_leave(held.is_none().then(|| left_behind(volume)));
         }
         self.volumes.remove(index);
         self.ids.detach(index);
@@ -98,10 +94,8 @@ impl<E: Env> PoolInner<E> {
                 None => {}
             }
             let before = std::mem::replace(&mut left, self.log_counts(index).dirty);
-            let takes_nothing =
-                |volume: &VolumeInner<E>| volume.backing.hangs_for().is_some() || volume.clean_error.borrow().is_some();
-            let stuck = self.volumes.get(index).is_none_or(|(volume, _)| takes_nothing(&volume));
-            if stuck && left >= before {
+            let stalls = self.volumes.get(index).is_none_or(|(volume, _)| volume.takes_nothing());
+            if stalls && left >= before {
                 let bytes = left * PAGE;
                 let seconds = limits::BACKING_TIMEOUT.as_secs();
                 return refused(format!(
@@ -130,7 +124,7 @@ impl<E: Env> PoolInner<E> {
             // What is on its way to the backing device from the log ends before a host writes there.
             drop(volume.clean_locks.exclusive(0..PAGES_MAX).await);
             if waits {
-                *volume.fenced.borrow_mut() = None;
+                volume.unfence();
             }
             drop(held);
         }
@@ -154,13 +148,11 @@ impl<E: Env> PoolInner<E> {
     }
 }
 
-impl<E: Env> VolumeInner<E> {
-    /// Why it serves nothing although it is cached by no pool.
-    fn left_behind(&self) -> String {
-        format!(
-            "its cache was given up while backing device {} did not answer: it serves nothing until what was sent there \
-             before has ended",
-            self.backing.name
-        )
-    }
+/// Why a volume serves nothing although it is cached by no pool.
+fn left_behind<E: Env>(volume: &VolumeInner<E>) -> String {
+    format!(
+        "its cache was given up while backing device {} did not answer: it serves nothing until what was sent there \
+         before has ended",
+        volume.backing.name
+    )
 }

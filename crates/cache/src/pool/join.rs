@@ -6,7 +6,7 @@
 
 pub(crate) mod come_back;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use crate::address::SsdIndex;
 use crate::attachments::Attachments;
 use crate::clean::Clean;
 use crate::clean::slot_ssd::SlotSsd;
-use crate::config::{PoolKind, PoolName, PoolSettings, limits};
+use crate::config::{PoolKind, PoolName, limits};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::Unusable;
 use crate::format::layout::{Layout, segment_bytes_for};
@@ -35,8 +35,8 @@ use crate::members::pool_life::PoolLife;
 use crate::members::spare::Spare;
 use crate::members::ssd::{Fault, Ssd};
 use crate::pool::join::come_back::Returns;
-use crate::volume::place::AttachedVolumes;
-use crate::volume::place::PoolRooms;
+use crate::volume::place::{AttachedVolumes, PoolRooms};
+use crate::volume::settings::SettingsNow;
 use crate::volume::shares::Shares;
 
 /// Somebody who is about to join.
@@ -52,7 +52,7 @@ pub(crate) struct Joiner<E: Env> {
     uuid: u128,
     name: PoolName,
     kind: PoolKind,
-    settings: Rc<Cell<PoolSettings>>,
+    settings: Rc<SettingsNow>,
     life: Rc<PoolLife>,
     members: Rc<Members<E>>,
     clean: Rc<Clean<E>>,
@@ -199,7 +199,7 @@ impl<E: Env> Joiner<E> {
         for (newcomer, superblock) in newcomers.into_iter().zip(&superblocks) {
             let index = self.members.next_index(ssds.len());
             let ssd = Ssd::newcomer(self.env.clone(), index, newcomer.path, newcomer.device, superblock);
-            ssd.incarnation.set(self.env.random());
+            ssd.begin_incarnation(self.env.random());
             ssds.push(Rc::new(SlotSsd::new(Rc::new(ssd))));
         }
         let formats = ssds.iter().map(|ssd| ssd.in_time(self.format_index(ssd)));
@@ -242,7 +242,7 @@ impl<E: Env> Joiner<E> {
 
     fn member_of(&self, ssd: &Ssd<E>) -> Member {
         Member {
-            incarnation: ssd.incarnation.get(),
+            incarnation: ssd.incarnation(),
             session: self.members.record().session,
             ..new_member(&self.env, &ssd.path, ssd.uuid, ssd.layout.ssd_bytes)
         }

@@ -159,7 +159,7 @@ impl<E: Env> Pool<E> {
             return Err(Error::new(ErrorKind::Refused, message).with_remedy(Remedy::Convert(pool.name.clone())));
         }
         pool.members.change_record(&|members| members.settings = settings).await?;
-        pool.settings.set(settings);
+        pool.settings.take_effect(settings);
         pool.clean.set_policy(settings.policy);
         Ok(())
     }
@@ -346,7 +346,7 @@ impl<E: Env> PoolInner<E> {
             slots_used: u64::from(self.clean.ssds().slots_used_on(ssd.index)),
             read_errors: ssd.read_errors_ever(),
             lost_writes: ssd.lost_writes(),
-            bytes_written: ssd.bytes_written.get(),
+            bytes_written: ssd.bytes_written(),
             io: ssd.io.snapshot(),
         }
     }

@@ -5,7 +5,6 @@
 //! log turns out to be whole without them; an SSD that is not believed gets a new incarnation; then every SSD a checkpoint
 //! of the new session; then the new session is recorded. A crash at any moment between leaves a start that can be repeated.
 
-use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use hotset_block::sync::Semaphore;
@@ -40,8 +39,8 @@ use crate::pool::survey::{Membership, Missing, Survey};
 use crate::pool::takeover::run_owner;
 use crate::status::SsdStatus;
 use crate::volume::fill::run_fill_pump;
-use crate::volume::place::AttachedVolumes;
-use crate::volume::place::PoolRooms;
+use crate::volume::place::{AttachedVolumes, PoolRooms};
+use crate::volume::settings::SettingsNow;
 use crate::volume::shares::Shares;
 
 /// Everything that a pool is put together from.
@@ -151,7 +150,7 @@ impl<E: Env> Parts<E> {
                 uuid: self.uuid,
                 name,
                 kind,
-                settings: Rc::new(Cell::new(settings)),
+                settings: Rc::new(SettingsNow::new(settings)),
                 blocks: Blocks { pages_per_block: settings.block_bytes.pages() },
                 life,
                 members,
@@ -408,7 +407,7 @@ impl<E: Env> PoolInner<E> {
     /// Reads and writes of hosts so far.
     fn host_requests(&self) -> u64 {
         let volumes = self.volumes.all();
-        volumes.iter().map(|(_, volume)| volume.stats.reads.get() + volume.stats.writes.get()).sum()
+        volumes.iter().map(|(_, volume)| volume.host_requests()).sum()
     }
 }
 

@@ -13,8 +13,7 @@ use crate::config::limits;
 use crate::members::pool_life::PoolLife;
 use crate::time_limit::within;
 use crate::volume::inner::VolumeInner;
-use crate::volume::place::AttachedVolumes;
-use crate::volume::place::PoolRooms;
+use crate::volume::place::{AttachedVolumes, PoolRooms};
 
 /// Who makes filled slots believed.
 pub(crate) struct Publisher<E: Env> {
@@ -69,13 +68,13 @@ impl<E: Env> Publisher<E> {
     /// Whether the backing device flushes within the limit: one that hangs holds up its own slots only. Who gives up the
     /// wait does not give up the flush, for only the flush itself learns that it failed.
     async fn flushed_in_time(&self, volume: Rc<VolumeInner<E>>) -> bool {
-        if volume.backing.flushing_to_publish.replace(true) {
+        if !volume.backing.begin_flush_to_publish() {
             return false;
         }
         let (promise, flushed) = Promise::new();
         self.env.spawn(async move {
             let result = volume.backing.flush().await;
-            volume.backing.flushing_to_publish.set(false);
+            volume.backing.end_flush_to_publish();
             promise.set(result.is_ok());
         });
         within(&self.env, limits::STOP_FLUSH_TIMEOUT, flushed).await.flatten() == Some(true)

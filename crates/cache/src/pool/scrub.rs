@@ -5,7 +5,6 @@
 //! before a host needs the bytes, and while there is another copy. It reads one stretch at a time, and rests in proportion
 //! to how long that took: a share of the SSDs' time, whatever their speed (as `docs/decisions/0006-fetch-rate.md`).
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use crate::attachment_ids::AttachmentIds;
 use crate::clean::Clean;
 use crate::clean::read_slot::Header;
 use crate::clean::slots::SlotContent;
-use crate::config::{FetchRate, PAGE, PoolName, PoolSettings};
+use crate::config::{FetchRate, PAGE, PoolName};
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
 use crate::log::overlay::{Content, PAGES_MAX};
@@ -29,6 +28,7 @@ use crate::pool::scrub_progress::Scrub;
 use crate::status::{ScrubState, ScrubStatus};
 use crate::volume::fill::Filler;
 use crate::volume::place::PoolRooms;
+use crate::volume::settings::SettingsNow;
 
 /// What is read at a time, in pages: long enough for an SSD to be efficient, short enough for hosts not to notice.
 const STRETCH_PAGES: u32 = 64;
@@ -52,7 +52,7 @@ fn rest(rate: FetchRate) -> u32 {
 pub(crate) struct Scrubber<E: Env> {
     env: E,
     name: PoolName,
-    settings: Rc<Cell<PoolSettings>>,
+    settings: Rc<SettingsNow>,
     blocks: Blocks,
     life: Rc<PoolLife>,
     members: Rc<Members<E>>,

@@ -41,7 +41,7 @@ impl<E: Env> PoolInner<E> {
             date_and_time(mark.since_unix_seconds),
         );
         for (_, volume) in self.volumes.all() {
-            volume.fenced.borrow_mut().get_or_insert_with(|| reason.clone());
+            volume.fence_first(&reason);
         }
         self.life.fence_anew(Error::new(ErrorKind::OtherMachine, reason.clone()));
         self.members.lose_all(&reason);

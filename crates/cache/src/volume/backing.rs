@@ -64,7 +64,7 @@ pub(crate) struct Backing<E: Env> {
     /// Of writes, discards and flushes.
     changes: Answers,
     /// A flush for the publisher runs, whether or not the publisher still waits for it.
-    pub(crate) flushing_to_publish: Cell<bool>,
+    flushing_to_publish: Cell<bool>,
     /// Of the pool that caches it, or did.
     owner: RefCell<Option<Rc<Ownership>>>,
 }
@@ -643,6 +643,15 @@ impl<E: Env> Backing<E> {
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
+    }
+
+    /// A flush for the publisher begins; false: one runs, whether or not anybody waits for it.
+    pub(crate) fn begin_flush_to_publish(&self) -> bool {
+        !self.flushing_to_publish.replace(true)
+    }
+
+    pub(crate) fn end_flush_to_publish(&self) {
+        self.flushing_to_publish.set(false);
     }
 
     /// Makes durable every write that completed before this call; also those from before the device was opened.

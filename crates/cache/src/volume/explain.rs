@@ -13,8 +13,7 @@ use crate::log::overlay::Content;
 use crate::volume::fill::Filler;
 use crate::volume::inner::VolumeInner;
 use crate::volume::missed::Missed;
-use crate::volume::place::Attached;
-use crate::volume::place::PoolRooms;
+use crate::volume::place::{Attached, PoolRooms};
 
 /// A page of a volume, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,8 +19,7 @@ use crate::log::overlay::PAGES_MAX;
 use crate::time_limit::within;
 use crate::volume::effort::Effort;
 use crate::volume::in_log::LoggedVolume;
-use crate::volume::inner::Volume;
-use crate::volume::inner::VolumeInner;
+use crate::volume::inner::{Volume, VolumeInner};
 
 /// How soon whoever waits hears that it was cancelled, whatever the backing device does.
 const LOOK: Duration = Duration::from_millis(200);

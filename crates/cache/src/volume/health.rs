@@ -5,8 +5,7 @@ use hotset_block::Env;
 use crate::config::{PAGE, PoolKind};
 use crate::status::Health;
 use crate::volume::inner::VolumeInner;
-use crate::volume::place::Attached;
-use crate::volume::place::PoolRooms;
+use crate::volume::place::{Attached, PoolRooms};
 
 impl<E: Env> VolumeInner<E> {
     /// What is wrong with the volume itself, whatever its pool is like.

@@ -7,8 +7,7 @@ use hotset_block::Env;
 use crate::address::VolumeIndex;
 use crate::log::Log;
 use crate::volume::inner::VolumeInner;
-use crate::volume::place::Attached;
-use crate::volume::place::PoolRooms;
+use crate::volume::place::{Attached, PoolRooms};
 
 /// See the file's summary.
 pub(crate) struct LoggedVolume<'v, E: Env> {

@@ -1,15 +1,16 @@
 //! A volume: what is true of it now, and the handle by which it is used. What happens to it is in the files beside.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use hotset_block::{ByteRange, Env, Instant};
 
 use crate::address::VolumeIndex;
 use crate::advisor::tap::Tap;
-use crate::config::VolumeSpec;
+use crate::config::{VolumeName, VolumeSpec};
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
+use crate::log::pace::Pace;
 use crate::members::flusher::Mark;
 use crate::members::io::add;
 use crate::memory_cache::{MemoryCache, VolumePages};
@@ -26,6 +27,10 @@ use crate::volume::view::BackingView;
 
 /// A block device that a host sees. A handle: cloning it is cheap. Each client has its own: it is told once
 /// of what may be lost of what was written.
+///
+/// Requests: every range must lie inside the volume; at most `limits::REQUEST_BYTES_MAX` for reads, writes and populate, any
+/// length for trim and write-zeroes. It may be any bytes: who serves the volume sees to it that those who know its logical block
+/// keep to that. A part of a page is read, modified and written under the page's lock. A request's future is driven to its end: who no longer wants the answer lets it go on in a task of its own (rule `late-io`).
 pub struct Volume<E: Env> {
     pub(crate) inner: Rc<VolumeInner<E>>,
     /// Who uses this handle was told, by a flush, that what was written up to here may not be there.
@@ -34,48 +39,48 @@ pub struct Volume<E: Env> {
 
 pub(crate) struct VolumeInner<E: Env> {
     pub(crate) env: E,
-    pub(crate) spec: Rc<RefCell<VolumeSpec>>,
+    pub(super) spec: Rc<RefCell<VolumeSpec>>,
     /// Whole logical blocks. It may grow.
-    pub(crate) size_bytes: Rc<Cell<u64>>,
+    pub(super) size_bytes: Rc<Cell<u64>>,
     pub(crate) backing: Rc<Backing<E>>,
     pub(crate) view: BackingView<E>,
     pub(crate) locks: RangeLocks,
     /// Its pages in the memory cache of its thread.
     pub(crate) memory: Rc<VolumePages>,
-    pub(crate) attached: RefCell<Option<Rc<Attached<E>>>>,
+    pub(super) attached: RefCell<Option<Rc<Attached<E>>>>,
     /// Its pool has stopped: what that holds of it may be newer than what the backing device does.
-    pub(crate) is_cut_off: Cell<bool>,
-    pub(crate) read_streams: RefCell<Streams>,
-    pub(crate) write_streams: RefCell<Streams>,
+    pub(super) is_cut_off: Cell<bool>,
+    pub(super) read_streams: RefCell<Streams>,
+    pub(super) write_streams: RefCell<Streams>,
     pub(crate) recorder: Recorder,
     pub(crate) tap: Tap,
     pub(crate) stats: Stats,
     pub(crate) last_misses: LastMisses,
-    pub(crate) stopped: Cell<bool>,
+    pub(super) stopped: Cell<bool>,
     /// Its cache is being flushed, so that it can be taken away: new writes go past it.
-    pub(crate) draining: Cell<bool>,
+    pub(super) draining: Cell<bool>,
     /// An administrator wants nothing new to stay dirty, for a while.
-    pub(crate) writes_held: Cell<bool>,
+    pub(super) writes_held: Cell<bool>,
     /// What is dirty now is being flushed; whether that was cancelled.
-    pub(crate) flushing_now: RefCell<Option<Rc<Cell<bool>>>>,
+    pub(super) flushing_now: RefCell<Option<Rc<Cell<bool>>>>,
     /// Passes over what is dirty that flushes make, beside the task that cleans.
-    pub(crate) passes: Cell<u32>,
+    pub(super) passes: Cell<u32>,
     /// It has dirty data of another backing device: it serves nothing. The reason, and what to do.
-    pub(crate) fenced: RefCell<Option<String>>,
-    pub(crate) last_flush: Cell<Option<Instant>>,
+    pub(super) fenced: RefCell<Option<String>>,
+    pub(super) last_flush: Cell<Option<Instant>>,
     /// Parts of what takes long that are done: pieces of zeroes and trims, blocks brought in, extents cleaned.
-    pub(crate) steps: Cell<u64>,
+    pub(super) steps: Cell<u64>,
     /// The requests so far, and since when there were no more of them.
-    pub(crate) idle_since: Cell<(u64, Instant)>,
+    pub(super) idle_since: Cell<(u64, Instant)>,
     /// A task cleans it.
-    pub(crate) cleaning: Cell<bool>,
+    pub(super) cleaning: Cell<bool>,
     /// Pages on their way to the backing device from the log.
     pub(crate) clean_locks: RangeLocks,
     /// Where the next pass of the cleaner begins.
-    pub(crate) sweep: Cell<u64>,
+    pub(super) sweep: Cell<u64>,
     /// Decides which writes go past a dirty cap that is nearly reached.
-    pub(crate) pace: Cell<u64>,
-    pub(crate) clean_error: RefCell<Option<String>>,
+    pub(super) pace: Pace,
+    pub(super) clean_error: RefCell<Option<String>>,
 }
 
 impl<E: Env> Clone for Volume<E> {
@@ -134,7 +139,7 @@ impl<E: Env> VolumeInner<E> {
             cleaning: Cell::new(false),
             clean_locks: RangeLocks::default(),
             sweep: Cell::new(0),
-            pace: Cell::new(0),
+            pace: Pace::default(),
             clean_error: RefCell::default(),
         };
         Rc::new(inner)
@@ -144,8 +149,110 @@ impl<E: Env> VolumeInner<E> {
         self.attached.borrow().clone()
     }
 
+    // ---- what the frame says of it
+
+    /// As it is called and set.
+    pub(crate) fn spec(&self) -> Ref<'_, VolumeSpec> {
+        self.spec.borrow()
+    }
+
+    pub(crate) fn name(&self) -> VolumeName {
+        self.spec.borrow().name.clone()
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes.get()
+    }
+
+    /// It is cached from here on. Nothing of what was said of it where it was before holds.
+    pub(crate) fn attach(&self, attached: Attached<E>) {
+        self.is_cut_off.set(false);
+        // Whatever was in front of it before.
+        self.memory.forget_all();
+        *self.attached.borrow_mut() = Some(Rc::new(attached));
+        self.draining.set(false);
+        self.unfence();
+    }
+
+    /// Its cache is taken away: what the pool could not clean is not the volume's trouble any more. It serves nothing for a while if
+    /// there is a reason.
+    pub(crate) fn take_leave(&self, fenced: Option<String>) {
+        self.detach();
+        self.draining.set(false);
+        *self.clean_error.borrow_mut() = None;
+        *self.fenced.borrow_mut() = fenced;
+    }
+
+    /// Its pool has stopped.
+    pub(crate) fn cut_off(&self) {
+        self.is_cut_off.set(true);
+        self.detach();
+    }
+
+    /// It takes no more requests.
+    pub(crate) fn stop(&self) {
+        self.stopped.set(true);
+    }
+
+    /// It serves nothing from here on, whatever the reason was before.
+    pub(crate) fn fence(&self, reason: String) {
+        *self.fenced.borrow_mut() = Some(reason);
+    }
+
+    /// It serves nothing from here on, for this reason if there is none yet.
+    pub(crate) fn fence_first(&self, reason: &str) {
+        self.fenced.borrow_mut().get_or_insert_with(|| reason.to_owned());
+    }
+
+    pub(crate) fn unfence(&self) {
+        *self.fenced.borrow_mut() = None;
+    }
+
+    /// Why it serves nothing.
+    pub(crate) fn fence_reason(&self) -> Option<String> {
+        self.fenced.borrow().clone()
+    }
+
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced.borrow().is_some()
+    }
+
+    /// New writes go past the cache, which is to be empty of dirty data.
+    pub(crate) fn begin_drain(&self) {
+        self.draining.set(true);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    pub(crate) fn end_drain(&self) {
+        self.draining.set(false);
+    }
+
+    /// Its backing device takes nothing of what is dirty now.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        self.backing.hangs_for().is_some() || self.clean_error.borrow().is_some()
+    }
+
+    /// Reads and writes of hosts so far.
+    pub(crate) fn host_requests(&self) -> u64 {
+        self.stats.reads.get() + self.stats.writes.get()
+    }
+
+    pub(crate) fn cleaned_bytes(&self) -> u64 {
+        self.stats.cleaned_bytes.get()
+    }
+
+    /// All that was cached of it was dropped.
+    pub(crate) fn count_cache_drop(&self) {
+        add(&self.stats.cache_drops, 1);
+    }
+
+    // ---- where it is
+
     /// It is cached by nobody from here on.
-    pub(crate) fn detach(&self) {
+    fn detach(&self) {
         self.count_of_log();
         *self.attached.borrow_mut() = None;
         self.memory.forget_all();

@@ -12,13 +12,11 @@ use crate::clean::slots::Standing;
 use crate::clean::{CountedRead, FirstMissed};
 use crate::error::Error;
 use crate::members::io::add;
-use crate::volume::destination::Destination;
-use crate::volume::destination::within_pages;
+use crate::volume::destination::{Destination, within_pages};
 use crate::volume::fill::Filler;
 use crate::volume::inner::VolumeInner;
 use crate::volume::missed::Missed;
-use crate::volume::place::Attached;
-use crate::volume::place::PoolRooms;
+use crate::volume::place::{Attached, PoolRooms};
 use crate::volume::plan::Plan;
 
 /// See the file's summary.

@@ -1,6 +1,6 @@
 //! A volume's place in a pool, and what it has of the pool there: the rooms below, by their handles.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::address::{Blocks, VolumeIndex};
 use crate::attachment_ids::AttachmentIds;
 use crate::attachments::Attachments;
 use crate::clean::Clean;
-use crate::config::{PAGE, PoolKind, PoolName, PoolSettings};
+use crate::config::{PAGE, PoolKind, PoolName};
 use crate::log::Log;
 use crate::log::overlay::{Counts, Place};
 use crate::log::run::LogRun;
@@ -21,6 +21,7 @@ use crate::members::io::add;
 use crate::members::pool_life::PoolLife;
 use crate::status::CacheUse;
 use crate::volume::inner::VolumeInner;
+use crate::volume::settings::SettingsNow;
 
 /// Runs that were written out and wait for a flush at most; the cleaner writes those again that are more.
 const WRITTEN_OUT_MAX: usize = 4096;
@@ -30,12 +31,22 @@ pub(crate) struct Attached<E: Env> {
     pub(crate) pool: Rc<PoolRooms<E>>,
     pub(crate) index: VolumeIndex,
     /// Pages whose fingerprint is settled: the first write to one is recorded before it is done.
-    pub(crate) settled_pages: RefCell<Vec<u64>>,
+    pub(super) settled_pages: RefCell<Vec<u64>>,
     /// What was written to the backing device beside the cleaner: clean as soon as that was flushed.
-    pub(crate) written_out: RefCell<Vec<(Mark, LogRun)>>,
+    pub(super) written_out: RefCell<Vec<(Mark, LogRun)>>,
 }
 
 impl<E: Env> Attached<E> {
+    pub(crate) fn new(pool: &Rc<PoolRooms<E>>, index: VolumeIndex, settled_pages: Vec<u64>) -> Self {
+        let settled_pages = RefCell::new(settled_pages);
+        Self { pool: Rc::clone(pool), index, settled_pages, written_out: RefCell::default() }
+    }
+
+    /// Whether `is_so` holds of some run that was written out and may still be dirty; asked of each of them.
+    pub(crate) fn any_written_out(&self, is_so: impl Fn(&LogRun) -> bool) -> bool {
+        self.written_out.borrow().iter().fold(false, |any, (_, run)| is_so(run) | any)
+    }
+
     /// The cleaner writes again what is too much to remember.
     pub(super) fn remember_written_out(&self, runs: impl Iterator<Item = (Mark, LogRun)>) {
         let mut written_out = self.written_out.borrow_mut();
@@ -58,7 +69,7 @@ pub(crate) struct PoolRooms<E: Env> {
     pub(crate) uuid: u128,
     pub(crate) name: PoolName,
     pub(crate) kind: PoolKind,
-    pub(crate) settings: Rc<Cell<PoolSettings>>,
+    pub(crate) settings: Rc<SettingsNow>,
     pub(crate) blocks: Blocks,
     pub(crate) life: Rc<PoolLife>,
     pub(crate) members: Rc<Members<E>>,

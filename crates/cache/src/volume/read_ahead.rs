@@ -15,8 +15,7 @@ use crate::members::io::add;
 use crate::memory_cache::{Found, VolumePages, Wanted};
 use crate::time_limit::within;
 use crate::volume::carried::WIDE_READ_LIMIT;
-use crate::volume::destination::joined;
-use crate::volume::destination::within_pages;
+use crate::volume::destination::{joined, within_pages};
 use crate::volume::inner::VolumeInner;
 
 /// A piece that nobody has asked for goes after this time: its stream has ended.

@@ -15,8 +15,7 @@ use crate::members::flusher::Mark;
 use crate::memory_cache::MemoryCache;
 use crate::status::{DeviceIo, VolumeStats};
 use crate::volume::backing::{Backing, Doubt};
-use crate::volume::inner::Volume;
-use crate::volume::inner::VolumeInner;
+use crate::volume::inner::{Volume, VolumeInner};
 use crate::volume::latency::LatencyCounters;
 use crate::volume::stats::Stats;
 

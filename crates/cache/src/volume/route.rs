@@ -1,7 +1,6 @@
 //! Where a host's write goes in a read-write pool (rule `one-dirty-rule`): into the write log, around the cache, or
 //! nowhere until there is room.
 
-use std::cell::Cell;
 use std::ops::Range;
 
 use hotset_block::Env;
@@ -9,6 +8,7 @@ use hotset_block::Env;
 use crate::address::VolumeIndex;
 use crate::config::{PAGE, WriteMode};
 use crate::log::Log;
+use crate::log::pace::Pace;
 use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::VolumeInner;
 use crate::volume::requests::Durability;
@@ -190,7 +190,7 @@ pub(crate) struct Dirty<'a> {
     pub(crate) pages: u64,
     pub(crate) max_pages: u64,
     /// Decides which writes go around near the maximum.
-    pace: &'a Cell<u64>,
+    pace: &'a Pace,
 }
 
 impl Dirty<'_> {
@@ -215,9 +215,7 @@ fn is_paced_around(dirty: &Dirty<'_>, pages: u64) -> bool {
     if over >= slack {
         return true;
     }
-    let pace = dirty.pace.get() + over;
-    dirty.pace.set(pace % slack.max(1));
-    pace >= slack
+    dirty.pace.sends_around(over, slack)
 }
 
 impl AfterAppend {

@@ -12,7 +12,7 @@ macro_rules! counters {
         /// The counters behind [`VolumeStats`].
         #[derive(Default)]
         pub(crate) struct Stats {
-            $($(pub(crate) $name: Cell<u64>,)*)*
+            $($(pub(super) $name: Cell<u64>,)*)*
             pub(super) read_latency: Latencies,
             pub(super) write_latency: Latencies,
         }

@@ -15,8 +15,7 @@ use crate::members::io::add;
 use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::VolumeInner;
 use crate::volume::pieces::Pieces;
-use crate::volume::requests::Durability;
-use crate::volume::requests::ZeroEffort;
+use crate::volume::requests::{Durability, ZeroEffort};
 
 /// Pages of one zero entry at most.
 const ZERO_PAGES: u64 = 4096;

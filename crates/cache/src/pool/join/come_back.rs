@@ -114,7 +114,7 @@ impl<E: Env> Joiner<E> {
     ) -> Result<(), Error> {
         let newcomer = Rc::new(self.newcomer_again(path, device, &superblock));
         let ssd = Rc::new(SlotSsd::new(newcomer));
-        ssd.incarnation.set(self.env.random());
+        ssd.begin_incarnation(self.env.random());
         // Its superblock stays, so that a crash leaves what it was.
         let aside = self.rows_aside();
         let emptied = async {
