@@ -9,7 +9,10 @@ use hotset_e2e::tools::{skip, succeed, text};
 use crate::packages::{knows_less, package, repacked};
 
 /// The folder of the machine's parts, in the repository.
-const LAB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab");
+pub(crate) const LAB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab");
+
+/// Disks besides that of the system, by their serial numbers.
+const DISKS: [&str; 3] = ["ssd0", "ssd1", "backing"];
 
 /// Seconds of a boot, with all that is done in it, where every instruction is emulated.
 const LIMIT_S: &str = "1200";
@@ -31,14 +34,14 @@ fn a_person_installs_mounts_upgrades_under_load_and_purges_on_an_empty_debian() 
     let path = std::env::var("PATH").unwrap_or_default();
     let built = build.env("PATH", format!("{path}:/usr/sbin:/sbin")).output().expect("sh can be started");
     assert!(built.status.success(), "{}", text(&built));
-    for disk in ["ssd0", "ssd1", "backing"] {
+    for disk in DISKS {
         site.blank(disk, 128 * MIB);
     }
-    let first = boot(&site, &lab);
+    let first = boot(&site, &lab, &DISKS);
     for part in ["guest: upgraded under load", "Nothing was replaced", "guest: restarting"] {
         assert!(first.contains(part) && !first.contains("FAILED"), "{part}: {first}");
     }
-    let second = boot(&site, &lab);
+    let second = boot(&site, &lab, &DISKS);
     for part in ["guest: mounted at the start", "not touched", "guest: done"] {
         assert!(second.contains(part) && !second.contains("FAILED"), "{part}: {second}");
     }
@@ -46,8 +49,8 @@ fn a_person_installs_mounts_upgrades_under_load_and_purges_on_an_empty_debian() 
     succeed("rm", &[lab.join("root.img")]);
 }
 
-/// Runs the machine until it switches itself off; returns what it printed on its console.
-fn boot(site: &Site, lab: &Path) -> String {
+/// Runs the machine, a Debian of its own with these disks, until it switches itself off; returns what it printed on its console.
+pub(crate) fn boot(site: &Site, lab: &Path, disks: &[&str]) -> String {
     let file = |path: &Path| path.display().to_string();
     let mut qemu = Command::new("timeout");
     qemu.args([LIMIT_S, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024"]);
@@ -63,9 +66,7 @@ fn boot(site: &Site, lab: &Path) -> String {
     ]);
     qemu.args(["-kernel", &file(&lab.join("vmlinuz")), "-initrd", &file(&lab.join("initrd.gz"))]);
     qemu.args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init phase=packages"]);
-    let disks = [("root", lab.join("root.img"))]
-        .into_iter()
-        .chain(["ssd0", "ssd1", "backing"].map(|name| (name, site.path(name))));
+    let disks = [("root", lab.join("root.img"))].into_iter().chain(disks.iter().map(|&name| (name, site.path(name))));
     for (name, path) in disks {
         qemu.args(["-drive", &format!("file={},format=raw,if=none,cache=unsafe,id={name}", path.display())]);
         qemu.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);

@@ -26,6 +26,7 @@ mod guest_local;
 mod guest_machine;
 mod guest_packages;
 mod guest_power;
+mod guest_stacks;
 mod hostile;
 mod identity;
 mod in_use;

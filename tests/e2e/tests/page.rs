@@ -14,8 +14,16 @@ const LIMIT_APART: &str = "150";
 /// Printed before each step.
 const MARK: &str = "=== step ";
 /// Shown lines that are the same each time although they have digits.
-const FIXED: [&str; 6] =
-    ["exit code ", "wrote ", "read ", "number of failed transactions:", "Errors to hosts:", "Bad checksums:"];
+const FIXED: [&str; 8] = [
+    "exit code ",
+    "wrote ",
+    "read ",
+    "number of failed transactions:",
+    "Errors to hosts:",
+    "Bad checksums:",
+    "sectors that do not agree:",
+    "files ",
+];
 
 /// A block of commands, and what the page says that they print.
 pub(crate) struct Step {
