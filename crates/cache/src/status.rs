@@ -5,6 +5,7 @@ use hotset_block::DeviceErrorKind;
 use crate::clean::rivals::Switch as PolicySwitch;
 use crate::config::{PolicyKind, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings};
 use crate::memory::MemoryTerms;
+use crate::reasons::{PoolReason, SsdReason, VolumeReason};
 
 /// Health of a pool or of a volume's cache, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,8 +26,8 @@ pub struct PoolStatus {
     /// What made `auto` follow it; `None`: it follows what it began with.
     pub policy_switch: Option<PolicySwitch>,
     pub health: Health,
-    /// One line for people: why it is not Good, or does not do all that it could, and what to do. Empty otherwise.
-    pub reason: String,
+    /// Why it is not Good, or does not do all that it could.
+    pub reason: Option<PoolReason>,
     /// Another machine, or another daemon, has its SSDs: it writes and serves nothing any more.
     pub taken_over: bool,
     pub epoch: u64,
@@ -214,8 +215,8 @@ pub struct SsdStatus {
     pub rebuilding: bool,
     /// It is being emptied, so that it can be removed.
     pub evacuation: Option<Evacuation>,
-    /// Why it is not online, or a warning. Empty if there is nothing to say.
-    pub reason: String,
+    /// Why it is not online, or a warning.
+    pub reason: Option<SsdReason>,
     pub slots: u64,
     pub slots_used: u64,
     /// Medium errors and checksum failures that hosts never saw.
@@ -242,7 +243,7 @@ impl SsdStatus {
             refuses: None,
             rebuilding: false,
             evacuation: None,
-            reason,
+            reason: SsdReason::not_used(reason),
             slots: 0,
             slots_used: 0,
             read_errors: 0,
@@ -293,9 +294,7 @@ pub struct VolumeStatus {
     pub unserved_bytes: u64,
     pub pool: Option<PoolName>,
     pub health: Health,
-    /// Health and reason are its own; else they are those of its pool.
-    pub own_health: bool,
-    pub reason: String,
+    pub reason: Option<VolumeReason>,
     /// Bytes of its pages that its pool holds, clean or dirty, each counted once.
     pub cache_used_bytes: u64,
     /// Of them, what lies in the write log.
@@ -339,6 +338,13 @@ macro_rules! stats {
     };
 }
 hotset_counters::volume_counters!(stats);
+
+impl VolumeStatus {
+    /// Health and reason are its own; else they are those of its pool.
+    pub fn has_own_health(&self) -> bool {
+        !matches!(self.reason, None | Some(VolumeReason::OfPool(_)))
+    }
+}
 
 impl VolumeStats {
     /// Hits per read; 0 without reads.

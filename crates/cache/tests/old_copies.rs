@@ -3,7 +3,7 @@
 
 use hotset_block::{Buf, Device, MemoryDevice};
 use hotset_cache::config::PoolKind;
-use hotset_cache::{ErrorKind, Missing, Pool};
+use hotset_cache::{ErrorKind, Missing, Pool, SsdReason};
 
 use crate::harness::{TestDevice, TestEnv, run};
 use crate::world::{MIB, World, read, write};
@@ -186,7 +186,8 @@ fn an_old_copy_of_an_ssd_is_no_second_copy_of_what_came_after_it() {
             let pool = assert_all_is_there(&world, Missing::Leave).await;
             let status = pool.status();
             let told = status.ssds.iter().find(|ssd| ssd.path == "ssd1").unwrap();
-            assert!(told.reason.contains("is an old copy"), "copied before page {copied_at}: {}", told.reason);
+            let Some(SsdReason::NotUsed { why }) = &told.reason else { panic!("{:?}", told.reason) };
+            assert!(why.contains("is an old copy"), "copied before page {copied_at}: {why}");
         });
     }
 }
@@ -225,7 +226,7 @@ fn an_ssd_that_did_not_get_the_last_row_record_is_believed() {
         }
         ssd.write(newest.1, Buf::zeroed(4096)).await.1.unwrap();
         let pool = assert_all_is_there(&world, Missing::Refuse).await;
-        assert!(pool.status().ssds.iter().all(|ssd| ssd.reason.is_empty()), "{:?}", pool.status().ssds);
+        assert!(pool.status().ssds.iter().all(|ssd| ssd.reason.is_none()), "{:?}", pool.status().ssds);
     });
 }
 

@@ -2,7 +2,7 @@
 
 use hotset_block::ByteRange;
 use hotset_cache::config::PoolKind;
-use hotset_cache::{Health, Missing, Named, Pool, PoolStatus, ScrubState};
+use hotset_cache::{Health, Missing, Named, Pool, PoolReason, PoolStatus, ScrubState, SsdDoubt};
 
 use crate::harness::{TestDevice, run};
 use crate::world::{MIB, World, read, until, write};
@@ -35,7 +35,8 @@ fn an_ssd_that_failed_is_not_forgotten_when_everything_has_two_copies_again_nor_
         let healed = || pool.status().rebuild.is_none() && !pool.status().ssds[0].online;
         until(&env, "all of it has two copies again", healed).await;
         let before = pool.status();
-        assert!(before.health == Health::Degraded && before.reason.contains("ssd0"), "{}", before.reason);
+        let missed = PoolReason::Missed { paths: vec!["ssd0".to_owned()] };
+        assert!(before.health == Health::Degraded && before.reason == Some(missed), "{:?}", before.reason);
         let failed = before.ssds[0].uuid;
         let open = async || {
             let state = Some(TestDevice::from(world.state()));
@@ -44,17 +45,17 @@ fn an_ssd_that_failed_is_not_forgotten_when_everything_has_two_copies_again_nor_
         // After a kill, and after a clean stop.
         std::mem::forget((pool, volume));
         let pool = open().await;
-        assert_eq!(facts(&pool.status()), facts(&before), "{}", pool.status().reason);
+        assert_eq!(facts(&pool.status()), facts(&before), "{:?}", pool.status().reason);
         pool.close().await.unwrap();
         drop(pool);
         let pool = open().await;
-        assert_eq!(facts(&pool.status()), facts(&before), "{}", pool.status().reason);
+        assert_eq!(facts(&pool.status()), facts(&before), "{:?}", pool.status().reason);
         pool.remove_ssds(&[failed]).await.unwrap();
-        assert_eq!((pool.status().health, pool.status().ssds.len()), (Health::Good, 2), "{}", pool.status().reason);
+        assert_eq!((pool.status().health, pool.status().ssds.len()), (Health::Good, 2), "{:?}", pool.status().reason);
         pool.close().await.unwrap();
         drop(pool);
         let pool = open().await;
-        assert_eq!((pool.status().health, pool.status().ssds.len()), (Health::Good, 2), "{}", pool.status().reason);
+        assert_eq!((pool.status().health, pool.status().ssds.len()), (Health::Good, 2), "{:?}", pool.status().reason);
     });
 }
 
@@ -74,7 +75,7 @@ fn an_ssd_that_failed_in_the_moment_before_a_kill_is_known_at_the_next_start() {
         std::mem::forget((pool, volume));
         let state = Some(TestDevice::from(world.state()));
         let pool = Pool::open(env.clone(), named(&world, [1]), state, Missing::Leave).await.unwrap();
-        assert_eq!(facts(&pool.status()), facts(&before), "{}", pool.status().reason);
+        assert_eq!(facts(&pool.status()), facts(&before), "{:?}", pool.status().reason);
     });
 }
 
@@ -96,12 +97,13 @@ fn an_ssd_with_a_hundred_bad_reads_is_to_be_replaced_also_after_a_restart() {
         }
         let before = pool.status();
         let errors = before.ssds[0].read_errors;
-        let told = before.reason.contains(&format!("{errors} of its reads")) && before.reason.contains("replace it");
-        assert!(errors >= 100 && before.health == Health::Degraded && told, "{errors}: {}", before.reason);
+        let doubts = PoolReason::Doubts(vec![("ssd0".to_owned(), SsdDoubt::Misread { reads: errors })]);
+        let told = before.reason == Some(doubts);
+        assert!(errors >= 100 && before.health == Health::Degraded && told, "{errors}: {:?}", before.reason);
         pool.close().await.unwrap();
         drop((pool, volume));
         let after = world.open(Missing::Refuse).await.status();
-        assert_eq!(facts(&after), facts(&before), "{}", after.reason);
+        assert_eq!(facts(&after), facts(&before), "{:?}", after.reason);
     });
 }
 

@@ -7,7 +7,8 @@ use futures_util::future::{Either, join, select};
 use hotset_block::{Buf, ByteRange, Device, Env, Machine, MemoryDevice, Operation};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{
-    Durability, Error, ErrorKind, Health, Missing, Named, Pool, PoolSpec, STATE_BYTES, Takeover, Volume, dismiss_owner,
+    Durability, Error, ErrorKind, Health, Missing, Named, Pool, PoolReason, PoolSpec, STATE_BYTES, Takeover, Volume,
+    dismiss_owner,
 };
 
 use crate::harness::{Bad, TestDevice, TestEnv, run};
@@ -235,7 +236,8 @@ fn a_pool_that_somebody_took_writes_nothing_more_and_says_who_it_was() {
     daemon(1, async |here| {
         let (pool, volume) = shared.with_dirt(&here, 7).await;
         take_over(&shared, &here).await;
-        until(&here, "it has noticed", || pool.status().reason.contains("m2")).await;
+        let by = |reason| matches!(reason, Some(PoolReason::Fenced(error)) if error.to_string().contains("m2"));
+        until(&here, "it has noticed", || by(pool.status().reason)).await;
         let before = shared.everything().await;
         for outcome in [write(&volume, 0, 9).await, write(&volume, 3, 9).await, read(&volume, 0).await.map(drop)] {
             assert!(outcome.unwrap_err().to_string().contains("took it over"));
@@ -306,7 +308,7 @@ fn a_mark_that_hangs_or_fails_holds_nobody_up_and_costs_no_ssd() {
                 volume.write(0, Buf::zeroed(4096), Durability::Durable).await.unwrap();
             }
             let status = pool.status();
-            assert_eq!(status.health, Health::Good, "{bad:?}: {}", status.reason);
+            assert_eq!(status.health, Health::Good, "{bad:?}: {:?}", status.reason);
             assert!(status.ssds.iter().all(|ssd| ssd.online && !ssd.silent), "{bad:?}");
             pool.close().await.unwrap();
         });

@@ -2,7 +2,7 @@
 
 use hotset_block::{Buf, Device, MemoryDevice};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
-use hotset_cache::{ErrorKind, Health, Missing, Volume};
+use hotset_cache::{ErrorKind, Health, Missing, PoolReason, Volume};
 
 use crate::harness::{TestDevice, run};
 use crate::world::{MIB, World, until};
@@ -67,7 +67,7 @@ fn a_state_directory_that_takes_records_again_gets_what_it_lacks_without_another
         let bytes = world.state().unplug();
         volume.rename("renamed".parse().unwrap()).await.unwrap();
         let status = pool.status();
-        assert_eq!(status.health, Health::Degraded, "{}", status.reason);
+        assert_eq!((status.health, status.reason), (Health::Degraded, Some(PoolReason::StateIsBehind)));
         world.state().plug(bytes);
         let (before, _) = newest_catalogue(&world.state(), of_state).await;
         until(&env, "the state directory has it", || pool.status().health == Health::Good).await;

@@ -6,8 +6,8 @@ use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice, ZeroMode};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::offline::Offline;
 use hotset_cache::{
-    DirtyData, Drained, Durability, FenceCause, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES,
-    Volume, ZeroEffort,
+    DirtyData, Drained, Durability, FenceCause, Health, Missing, Named, Pool, PoolReason, PoolSpec, Reattached,
+    STATE_BYTES, Volume, ZeroEffort,
 };
 
 use crate::harness::{TestDevice, TestEnv, run};
@@ -422,7 +422,8 @@ fn what_lost_a_copy_gets_another_one_while_writes_stay_cached() {
         let healed = || pool.status().rebuild.is_none() && !pool.status().ssds[0].online;
         until(&env, "all of it has two copies again", healed).await;
         let status = pool.status();
-        assert!(status.health == Health::Degraded && status.reason.contains("replace them"), "{}", status.reason);
+        let missed = PoolReason::Missed { paths: vec!["ssd0".to_owned()] };
+        assert_eq!((status.health, status.reason), (Health::Degraded, Some(missed)));
         write(&volume, 700, 5).await;
         assert_eq!(volume.status().dirty_bytes, 701 * 4096, "nothing was flushed: the pool stayed in write-back");
         assert!(!pool.status().write_log.unwrap().write_caching_off);

@@ -1,8 +1,12 @@
 //! Between the API's words and the engine's: one function for each direction that is used.
 
+mod reasons;
+
 use hotset_api as api;
 use hotset_cache as cache;
 use hotset_cache::config;
+
+pub(crate) use reasons::{pool_reason, ssd_reason, volume_reason};
 
 pub(crate) fn pool_kind(kind: config::PoolKind) -> api::PoolKind {
     match kind {

@@ -368,7 +368,7 @@ impl Scene {
         }
         let status = pool.status();
         assert!(status.ssds.iter().all(|ssd| ssd.online), "{status:?}");
-        assert_eq!(status.health, Health::Good, "{}", status.reason);
+        assert_eq!(status.health, Health::Good, "{:?}", status.reason);
         self.all_is_there().await;
     }
 

@@ -8,6 +8,7 @@ use crate::format::members::MembersRecord;
 use crate::format::witness::GoneSsd;
 use crate::members::Members;
 use crate::members::life::LifeChange;
+use crate::reasons::SsdReason;
 use crate::status::{FailedSsd, SsdStatus};
 
 impl<E: Env> Members<E> {
@@ -96,7 +97,8 @@ impl<E: Env> Members<E> {
         let before = self.gone_before.borrow();
         let absent = absent.iter().filter(|ssd| ssd.is_missed()).map(|ssd| {
             let known = before.iter().find(|known| known.ssd.uuid == ssd.uuid);
-            let reason = known.map_or(ssd.reason.as_str(), |known| known.ssd.reason.as_str());
+            let said = ssd.reason.as_ref().and_then(SsdReason::why_not_used).unwrap_or_default();
+            let reason = known.map_or(said, |known| known.ssd.reason.as_str());
             gone(&ssd.path, ssd.uuid, ssd.size_bytes, ssd.failed, reason)
         });
         of_this_run.chain(used_again).chain(absent).collect()

@@ -30,6 +30,7 @@ use crate::members::ownership::Ownership;
 use crate::members::segments::{Purpose, Segments};
 use crate::members::watch::Watch;
 use crate::members::witnesses::WitnessCopy;
+use crate::reasons::SsdDoubt;
 use crate::status::Refusal;
 
 /// Why an operation on an SSD brought nothing.
@@ -394,22 +395,17 @@ impl<E: Env> Ssd<E> {
         self.read_errors.get() + self.read_errors_before.get()
     }
 
-    /// What is wrong with it although it is in use, with what to do about it; empty if nothing is.
-    pub(crate) fn doubt(&self) -> String {
+    /// What is wrong with it although it is in use.
+    pub(crate) fn doubt(&self) -> Option<SsdDoubt> {
         if self.losses.get() > 0 {
-            return "it lost writes that it had said were flushed, so that its part of the read cache was emptied; replace it"
-                .to_owned();
+            return Some(SsdDoubt::LostWrites);
         }
-        let errors = self.read_errors_ever();
-        if errors >= limits::SSD_READ_ERRORS_WARN {
-            return format!("{errors} of its reads failed or brought wrong bytes, which hosts did not see; replace it");
+        let reads = self.read_errors_ever();
+        if reads >= limits::SSD_READ_ERRORS_WARN {
+            return Some(SsdDoubt::Misread { reads });
         }
         let failed = self.failed_before.borrow();
-        if failed.is_empty() {
-            String::new()
-        } else {
-            format!("it failed before ({failed}) and is used again; replace it")
-        }
+        (!failed.is_empty()).then(|| SsdDoubt::FailedBefore { how: failed.clone() })
     }
 
     /// What took it out of use may pass: it is taken back by itself then.

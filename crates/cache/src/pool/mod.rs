@@ -43,6 +43,7 @@ use crate::pool::inner::PoolInner;
 use crate::pool::plan::PoolSpec;
 use crate::pool::remove::Removed;
 use crate::pool::survey::Missing;
+use crate::reasons::PoolReason;
 use crate::status::{
     CacheUse, FailedSsd, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, SsdWritesStatus, WriteLogStatus,
 };
@@ -281,13 +282,9 @@ impl<E: Env> PoolInner<E> {
         let (health, mut reason) = self.rooms.health();
         if let Some(limit) = self.settings.get().ssd_writes_per_day_bytes
             && ssd_writes.populating_stopped
-            && reason.is_empty()
+            && reason.is_none()
         {
-            reason = format!(
-                "nothing new is populated: {} bytes were written to its SSDs within 24 hours, and ssd-writes-per-day is \
-                 {limit} bytes; wait, or raise it",
-                ssd_writes.day_bytes
-            );
+            reason = Some(PoolReason::WornForToday { day_bytes, limit_bytes: limit });
         }
         let online_slots: u64 = self.members.online_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
         let catalogue = self.attachments.catalogue();

@@ -20,6 +20,7 @@ use crate::members::pool_life::PoolLife;
 use crate::members::ssd::Ssd;
 use crate::members::watch::{Silence, Verdict};
 use crate::pool::join::Joiner;
+use crate::reasons::SsdReason;
 use crate::volume::place::PoolRooms;
 
 /// Who watches over SSDs that do not answer, or take no writes.
@@ -96,27 +97,21 @@ impl<E: Env> SsdWatch<E> {
         }
     }
 
-    /// Why an SSD is not simply in use, or what is wrong with one that is; empty if there is nothing to say.
-    pub(crate) fn reason_of(&self, ssd: &Ssd<E>) -> String {
+    /// Why an SSD is not simply in use, or what is wrong with one that is.
+    pub(crate) fn reason_of(&self, ssd: &Ssd<E>) -> Option<SsdReason> {
         if ssd.life().is_suspect() {
-            let seconds = ssd.oldest_operation().as_secs();
-            return format!("it has not answered for {seconds} s, and is waited for");
+            return Some(SsdReason::NotAnswering { seconds: ssd.oldest_operation().as_secs() });
         }
-        let reason = ssd.reason();
+        let why = ssd.reason();
         if ssd.life().is_silent() {
-            return format!("{reason}: the pool goes on without it, and takes it back when it answers");
+            return Some(SsdReason::WithoutIt { why });
         }
         let Some(refusal) = ssd.refusal() else {
-            return if reason.is_empty() { ssd.doubt() } else { reason };
+            let doubt = || ssd.doubt().map(SsdReason::Doubt);
+            return if why.is_empty() { doubt() } else { Some(SsdReason::OutOfUse { why }) };
         };
-        let left = self.log.as_ref().map_or(0, |log| log.data_loss().bytes_only_on(ssd));
-        let read = if left == 0 {
-            "nothing is lost with it".to_owned()
-        } else {
-            format!("{left} bytes of dirty data that no SSD in use has are read from it and being flushed")
-        };
-        let then = if refusal.may_pass() { ", and it is taken back when it takes writes" } else { "" };
-        format!("it takes no writes ({reason}): {read}{then}")
+        let only_here_bytes = self.log.as_ref().map_or(0, |log| log.data_loss().bytes_only_on(ssd));
+        Some(SsdReason::TakesNoWrites { why, only_here_bytes, may_pass: refusal.may_pass() })
     }
 
     /// It is waited for, and gets nothing new; what can be had without it is.

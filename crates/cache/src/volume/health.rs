@@ -1,145 +1,98 @@
-//! How a volume is, and the pool that caches it: in one word and a reason.
+//! How a volume is, and the pool that caches it, and why.
 
 use hotset_block::Env;
 
 use crate::config::{PAGE, PoolKind};
-use crate::status::Health;
+use crate::reasons::{PoolReason, SsdDoubt, VolumeReason};
+use crate::status::{Health, Rebuild};
 use crate::volume::inner::VolumeInner;
 use crate::volume::place::{Attached, PoolRooms};
 
 impl<E: Env> VolumeInner<E> {
     /// What is wrong with the volume itself, whatever its pool is like.
-    pub(super) fn own_health(&self, attached: Option<&Attached<E>>) -> Option<(Health, String)> {
-        if let Some(reason) = self.backing.latched() {
-            return Some((Health::Failed, reason));
+    pub(super) fn own_health(&self, attached: Option<&Attached<E>>) -> Option<(Health, VolumeReason)> {
+        if let Some(why) = self.backing.latched() {
+            return Some((Health::Failed, VolumeReason::BackingStopped { why }));
         }
-        if let Some(reason) = &*self.fenced.borrow() {
-            return Some((Health::Failed, reason.clone()));
+        if let Some(why) = self.fenced.borrow().clone() {
+            return Some((Health::Failed, VolumeReason::Fenced { why }));
         }
-        let lost = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);
-        if let Some(attached) = attached.filter(|_| lost > 0) {
+        let bytes = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);
+        if let Some(attached) = attached.filter(|_| bytes > 0) {
             let why = attached.pool.log.as_ref().map(|log| log.data_loss().why_lost(Some(attached.index)));
-            let reason = format!(
-                "{lost} bytes that hosts wrote are unavailable, and reads of them fail: {}; everything else is served",
-                why.unwrap_or_default()
-            );
-            return Some((Health::Degraded, reason));
+            return Some((Health::Degraded, VolumeReason::Lost { bytes, why: why.unwrap_or_default() }));
         }
-        if let Some(reason) = &*self.clean_error.borrow() {
-            let reason = format!("its dirty data cannot be written to the backing device, and is kept: {reason}");
-            return Some((Health::Degraded, reason));
+        if let Some(why) = self.clean_error.borrow().clone() {
+            return Some((Health::Degraded, VolumeReason::NotCleaned { why }));
         }
-        if let Some((what, silence)) = self.backing.hangs_for() {
-            let reason =
-                format!("backing device {} has answered no {what} for {} s", self.backing.name, silence.as_secs());
-            return Some((Health::Degraded, reason));
-        }
-        None
+        let (what, silence) = self.backing.hangs_for()?;
+        let (device, seconds) = (self.backing.name.clone(), silence.as_secs());
+        Some((Health::Degraded, VolumeReason::BackingSilent { device, what, seconds }))
     }
 }
 
 impl<E: Env> PoolRooms<E> {
-    pub(crate) fn health(&self) -> (Health, String) {
+    pub(crate) fn health(&self) -> (Health, Option<PoolReason>) {
         if let Some(error) = self.life.fence() {
-            return (Health::Failed, error.to_string());
+            return (Health::Failed, Some(PoolReason::Fenced(error.clone())));
         }
-        let state_is_behind = self.members.state().is_behind();
         match self.health_of_ssds() {
-            (Health::Good, _) if state_is_behind => {
-                let reason = "the state directory did not take the pool's newest records, the SSDs have them: after a restart \
-                              the read cache may be cold; see to the disk that holds the state directory";
-                (Health::Degraded, reason.to_owned())
-            }
-            of_ssds => of_ssds,
+            Some((health, reason)) => (health, Some(reason)),
+            None if self.members.state().is_behind() => (Health::Degraded, Some(PoolReason::StateIsBehind)),
+            None => (Health::Good, None),
         }
     }
 
-    fn health_of_ssds(&self) -> (Health, String) {
-        if let Some(reason) = self.silence() {
-            return (Health::Failed, reason);
+    /// `None`: they are good.
+    fn health_of_ssds(&self) -> Option<(Health, PoolReason)> {
+        if let Some(silence) = self.silence() {
+            return Some((Health::Failed, silence));
         }
-        match self.health_of_redundancy() {
-            (Health::Good, _) => {
-                let doubts =
-                    self.members.online_ssds().map(|ssd| (ssd, ssd.doubt())).filter(|(_, doubt)| !doubt.is_empty());
-                let doubts: Vec<String> = doubts.map(|(ssd, doubt)| format!("SSD {}: {doubt}", ssd.path)).collect();
-                let health = if doubts.is_empty() { Health::Good } else { Health::Degraded };
-                (health, doubts.join("; "))
-            }
-            other => other,
-        }
+        self.health_of_redundancy().or_else(|| {
+            let doubts = self.members.online_ssds().filter_map(|ssd| Some((ssd.path.clone(), ssd.doubt()?)));
+            let doubts: Vec<(String, SsdDoubt)> = doubts.collect();
+            (!doubts.is_empty()).then_some((Health::Degraded, PoolReason::Doubts(doubts)))
+        })
     }
 
-    fn health_of_redundancy(&self) -> (Health, String) {
+    fn health_of_redundancy(&self) -> Option<(Health, PoolReason)> {
         let gone = self.members.ssds().filter(|ssd| !ssd.is_online() && !ssd.life().is_replaced()).count();
         let gone = gone + self.members.absent().len();
         if self.members.online_ssds().next().is_none() {
             let read_only = self.members.ssds().any(|ssd| ssd.life().is_read_only());
-            let reason = if read_only {
-                "no SSD takes writes: what is dirty is read from them and being flushed, volumes run at their backing devices' \
-                 speed; see to the SSDs: their space, their write protection, their wear"
-            } else {
-                "no SSD is left: volumes run at their backing devices' speed"
-            };
-            return (Health::Failed, reason.to_owned());
+            return Some((Health::Failed, if read_only { PoolReason::NoneTakesWrites } else { PoolReason::NoSsd }));
         }
         let reason = match self.kind {
-            PoolKind::Read if gone == 0 => return (Health::Good, String::new()),
-            PoolKind::Read => {
-                format!("{gone} SSD(s) out of use, the others serve; see the SSDs' reasons and replace them")
-            }
-            PoolKind::ReadWrite if self.members.online_ssds().nth(1).is_none() => {
-                "one SSD is left, which is not enough for two copies: dirty data is being flushed, new writes go to the \
-                 backing devices, cached reads are served; replace the other SSDs"
-                    .to_owned()
-            }
-            PoolKind::ReadWrite => match self.log.as_ref().and_then(|log| log.mirrorer().rebuild_status()) {
-                None => return self.health_of_missed(),
-                Some(rebuild) if !rebuild.copies_lost && !rebuild.space_insufficient => return self.health_of_missed(),
-                Some(rebuild) if rebuild.space_insufficient => {
-                    "the SSDs that are left have no room for a second copy of all dirty data: it is being flushed, new \
-                     writes go to the backing devices, cached reads are served; add an SSD"
-                        .to_owned()
-                }
-                Some(rebuild) => format!(
-                    "second copies of dirty data are being made: {} of {} bytes; writes are cached meanwhile",
-                    rebuild.done_bytes, rebuild.total_bytes
-                ),
-            },
+            PoolKind::Read => (gone > 0).then_some(PoolReason::FewerSsds { gone }),
+            PoolKind::ReadWrite if self.members.online_ssds().nth(1).is_none() => Some(PoolReason::OneSsd),
+            PoolKind::ReadWrite => self.copies_wanted().or_else(|| self.ssds_missed()),
         };
-        (Health::Degraded, reason)
+        Some((Health::Degraded, reason?))
+    }
+
+    /// Of a read-write pool in which something dirty has one copy only, or second ones have no room.
+    fn copies_wanted(&self) -> Option<PoolReason> {
+        let rebuild = self.log.as_ref()?.mirrorer().rebuild_status()?;
+        if rebuild.space_insufficient {
+            return Some(PoolReason::NoRoomForCopies);
+        }
+        let Rebuild { done_bytes, total_bytes, copies_lost, .. } = rebuild;
+        copies_lost.then_some(PoolReason::CopiesAreMade { done_bytes, total_bytes })
     }
 
     /// Of a read-write pool that has two copies of everything, on fewer SSDs than it is meant to have, perhaps.
-    fn health_of_missed(&self) -> (Health, String) {
+    fn ssds_missed(&self) -> Option<PoolReason> {
         let absent = self.members.absent();
-        let failed = self.members.ssds().filter(|ssd| ssd.life().is_out_of_use()).map(|ssd| ssd.path.as_str());
-        let missed: Vec<&str> =
-            failed.chain(absent.iter().filter(|ssd| ssd.is_missed()).map(|ssd| ssd.path.as_str())).collect();
-        if missed.is_empty() {
-            return (Health::Good, String::new());
-        }
-        let reason = format!(
-            "{} SSD(s) out of use ({}), the others have two copies of all dirty data; replace them, or remove them from the \
-             pool",
-            missed.len(),
-            missed.join(", ")
-        );
-        (Health::Degraded, reason)
+        let failed = self.members.ssds().filter(|ssd| ssd.life().is_out_of_use()).map(|ssd| ssd.path.clone());
+        let absent = absent.iter().filter(|ssd| ssd.is_missed()).map(|ssd| ssd.path.clone());
+        let paths: Vec<String> = failed.chain(absent).collect();
+        (!paths.is_empty()).then_some(PoolReason::Missed { paths })
     }
 
-    /// What to say of SSDs that do not answer and are waited for; `None`: there are none.
-    fn silence(&self) -> Option<String> {
-        let silent: Vec<&str> =
-            self.members.online_ssds().filter(|ssd| ssd.life().is_suspect()).map(|ssd| ssd.path.as_str()).collect();
-        (!silent.is_empty()).then(|| {
-            format!(
-                "{} SSD(s) do not answer, and have what no other SSD has: {}. What hosts ask of that waits, the rest goes to \
-                 the backing devices, and nothing is lost; see to what they share: their controller, their path, the file \
-                 system of their images. When they answer again, all goes on by itself",
-                silent.len(),
-                silent.join(", ")
-            )
-        })
+    /// SSDs that do not answer and are waited for; `None`: there are none.
+    fn silence(&self) -> Option<PoolReason> {
+        let silent = self.members.online_ssds().filter(|ssd| ssd.life().is_suspect());
+        let paths: Vec<String> = silent.map(|ssd| ssd.path.clone()).collect();
+        (!paths.is_empty()).then_some(PoolReason::Silent { paths })
     }
 }

@@ -52,6 +52,7 @@ use crate::config::{PoolKind, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::members::io::add;
 use crate::memory_cache::MemoryCache;
+use crate::reasons::VolumeReason;
 use crate::status::{ErrorAnswer, Health, VolumeStatus};
 use crate::volume::backing::Backing;
 use crate::volume::clear::{Cleared, Clearing};
@@ -267,8 +268,11 @@ impl<E: Env> Volume<E> {
         let spec = volume.spec.borrow();
         let attached = volume.attached();
         let own = volume.own_health(attached.as_deref());
-        let of_the_pool = || attached.as_ref().map_or((Health::Good, String::new()), |attached| attached.pool.health());
-        let (own_health, (health, reason)) = (own.is_some(), own.unwrap_or_else(of_the_pool));
+        let of_the_pool = || match attached.as_ref().map(|attached| attached.pool.health()) {
+            Some((health, reason)) => (health, reason.map(VolumeReason::OfPool)),
+            None => (Health::Good, None),
+        };
+        let (health, reason) = own.map_or_else(of_the_pool, |(health, reason)| (health, Some(reason)));
         let uses = attached.as_ref().map(|attached| attached.pool.use_of(attached.index)).unwrap_or_default();
         VolumeStatus {
             name: spec.name.clone(),
@@ -278,7 +282,6 @@ impl<E: Env> Volume<E> {
             unserved_bytes: volume.backing.unserved_bytes(volume.size_bytes.get()),
             pool: attached.as_ref().map(|attached| attached.pool.name.clone()),
             health,
-            own_health,
             reason,
             cache_used_bytes: uses.used_bytes,
             write_cache_used_bytes: uses.write_log_bytes,

@@ -305,7 +305,7 @@ pub(crate) fn tell(snapshot: &Snapshot, operations: &Operations) {
 
 /// A rebuild that came to nothing.
 fn why_it_ended(pool: &PoolStatus) -> Option<ApiError> {
-    pool.rebuild.map(|_| ApiError::new(ApiErrorKind::Full, pool.reason.clone()))
+    pool.rebuild.map(|_| ApiError::new(ApiErrorKind::Full, words::pool_reason(pool.reason.as_ref())))
 }
 
 fn members_of(pool: &PoolStatus) -> (String, Vec<String>) {

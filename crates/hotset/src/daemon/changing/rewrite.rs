@@ -34,7 +34,8 @@ impl Rewriting {
     pub(super) fn check_convertible(&self, now: &PoolStatus, snapshot: &Snapshot) -> Result<(), ApiError> {
         let name = now.name.as_str();
         if words::health(now.health) != Health::Good {
-            return Err(refused(name, &format!("it is not good, and only a good pool is converted: {}", now.reason)));
+            let why = words::pool_reason(now.reason.as_ref());
+            return Err(refused(name, &format!("it is not good, and only a good pool is converted: {why}")));
         }
         let offline = self.records.offline();
         if let Some(note) = offline.notes_of(now).first() {

@@ -5,12 +5,13 @@ use hotset_cache::{FailedSsd, SsdStatus};
 
 use crate::daemon::naming::uuid;
 use crate::daemon::state::{LeftRecord, PoolRecord, SsdRecord};
+use crate::words;
 
 impl LeftRecord {
     pub(crate) fn of(ssd: &SsdStatus) -> Self {
         Self {
             ssd: SsdRecord { path: ssd.path.clone(), uuid: uuid(ssd.uuid) },
-            failed: ssd.has_failed_for_good().then(|| ssd.reason.clone()),
+            failed: ssd.has_failed_for_good().then(|| words::ssd_reason(ssd.reason.as_ref())),
             replaced: false,
         }
     }
@@ -48,7 +49,7 @@ pub(crate) fn follow(left: &mut Vec<LeftRecord>, ssds: &[SsdStatus]) {
 
 #[cfg(test)]
 mod tests {
-    use hotset_cache::Refusal;
+    use hotset_cache::{Refusal, SsdReason};
 
     use super::*;
 
@@ -65,7 +66,7 @@ mod tests {
             refuses: None,
             rebuilding: false,
             evacuation: None,
-            reason: "it broke".to_owned(),
+            reason: Some(SsdReason::OutOfUse { why: "it broke".to_owned() }),
             slots: 0,
             slots_used: 0,
             read_errors: 0,

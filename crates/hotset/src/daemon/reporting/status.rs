@@ -139,10 +139,14 @@ impl Reporting {
 
     fn condition_of(&self, status: &PoolStatus, offline: &Offline) -> Condition<PoolState, Health> {
         let notes = offline.notes_of(status);
-        let own_reason = Some(status.reason.as_str()).filter(|reason| !reason.is_empty());
-        let said: Vec<&str> = own_reason.into_iter().chain(notes.iter().copied()).collect();
+        let own_reason = words::pool_reason(status.reason.as_ref());
+        let said: Vec<&str> = Some(own_reason.as_str())
+            .filter(|reason| !reason.is_empty())
+            .into_iter()
+            .chain(notes.iter().copied())
+            .collect();
         let flushed_for = self.flushes.purpose(&Subject::Pool(status.name.clone()));
-        conditions::pool(PoolFacts { said: &said.join("; "), flushed_for, ..pool_facts(status, notes.len()) })
+        conditions::pool(PoolFacts { flushed_for, ..pool_facts(status, &said.join("; "), notes.len()) })
     }
 
     /// Says how the cache of a volume is, why, and what to do.
@@ -153,7 +157,7 @@ impl Reporting {
         };
         let open = snapshot.pools.iter().find(|open| open.name.as_str() == name);
         let pool = open.map(|status| self.condition_of(status, offline));
-        let is_its = |status: &&VolumeStatus| status.name.as_str() == volume.name && !status.own_health;
+        let is_its = |status: &&VolumeStatus| status.name.as_str() == volume.name && !status.has_own_health();
         let of_the_pool = open.is_some()
             && volume.state != VolumeState::Offline
             && snapshot.volumes.iter().any(|status| is_its(&status));
@@ -478,14 +482,14 @@ pub(super) fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
     }
 }
 
-/// By its status alone. `missed_at_start`: SSDs whose absence has been told since the start.
-fn pool_facts(status: &PoolStatus, missed_at_start: usize) -> PoolFacts<'_> {
+/// By its status alone. `said`: what is told of it; `missed_at_start`: SSDs whose absence has been told since the start.
+fn pool_facts<'a>(status: &'a PoolStatus, said: &'a str, missed_at_start: usize) -> PoolFacts<'a> {
     let gone = status.ssds.iter().filter(|ssd| !ssd.online).count();
     PoolFacts {
         name: status.name.as_str(),
         kind: words::pool_kind(status.kind),
         health: words::health(status.health),
-        said: &status.reason,
+        said,
         ssds_online: status.ssds.len() - gone,
         ssds_silent: status.ssds.iter().filter(|ssd| ssd.silent && ssd.online).count(),
         // A read-write pool is whole when all has two copies again, on however many SSDs.
@@ -528,7 +532,7 @@ fn ssd(status: &SsdStatus) -> Ssd {
         health: SsdHealth::default(),
         identity: SsdIdentity::default(),
         smart: Smart::default(),
-        reason: status.reason.clone(),
+        reason: words::ssd_reason(status.reason.as_ref()),
         action: String::new(),
         slots: status.slots,
         slots_used: status.slots_used,
@@ -613,7 +617,7 @@ fn volume(status: &VolumeStatus) -> Volume {
         backing_emulated: status.backing_emulated,
         state: VolumeState::Online,
         health: words::health(status.health),
-        reason: status.reason.clone(),
+        reason: words::volume_reason(status.reason.as_ref()),
         size_bytes: status.size_bytes,
         unserved_bytes: status.unserved_bytes,
         pool: status.pool.as_ref().map(ToString::to_string),
