@@ -3,6 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use hotset_block::emulated::split_spelling;
+
 use crate::endpoint::Endpoint;
 
 /// Read by `serve` if it exists and no other is given.
@@ -59,9 +61,7 @@ pub(crate) fn files_of_pools(state: &Path, ending: &str) -> std::io::Result<Vec<
 /// The spelling of a backing device or SSD with its path made absolute, so that the daemon, which has another working
 /// directory, finds it.
 pub(crate) fn absolute_backing(spelling: &str) -> std::io::Result<String> {
-    let spelled =
-        ["emulated:", "emulated-ssd:"].into_iter().find_map(|kind| Some((kind, spelling.strip_prefix(kind)?)));
-    let Some((kind, rest)) = spelled else { return absolute(Path::new(spelling)) };
+    let Some((kind, rest)) = split_spelling(spelling) else { return absolute(Path::new(spelling)) };
     let parts: Result<Vec<String>, std::io::Error> = rest
         .split(',')
         .map(|part| match part.strip_prefix("file=") {

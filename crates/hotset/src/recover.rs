@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use hotset_api::{ApiError, ApiErrorKind};
+use hotset_block::emulated::EmulatedArraySpec;
 use hotset_block::{Executor, ExecutorOptions, HostDevice, HostEnv};
 use hotset_cache::config::{VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::offline::{self, Applied, Given, Offline, Report, Verified};
@@ -495,7 +496,7 @@ impl std::str::FromStr for BackingOf {
         if path.is_empty() {
             return Err("the path is missing".to_owned());
         }
-        let path = if path.starts_with("emulated:") || Path::new(path).is_absolute() {
+        let path = if EmulatedArraySpec::is_spelled_by(path) || Path::new(path).is_absolute() {
             path.to_owned()
         } else {
             crate::paths::absolute(Path::new(path)).map_err(|error| error.to_string())?

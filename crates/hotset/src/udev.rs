@@ -11,6 +11,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
+use hotset_block::emulated::EmulatedArraySpec;
+
 use crate::running_time::Tries;
 use crate::{given_file, state_file};
 
@@ -99,7 +101,7 @@ enum Rule {
 }
 
 fn rule_now(guarded: &Guarded) -> Rule {
-    if guarded.backing.starts_with("emulated:") {
+    if EmulatedArraySpec::is_spelled_by(&guarded.backing) {
         return Rule::NotNeeded;
     }
     match fs::metadata(&guarded.backing) {

@@ -27,5 +27,5 @@ pub use disk::DiskCounters;
 pub use layout::Level;
 pub use model::{Answer, ArrayModel, ArrayRequest, RequestId};
 pub use parameters::{Parameters, Preset};
-pub use spelling::{EmulatedArraySpec, SpellingError};
+pub use spelling::{EmulatedArraySpec, SpellingError, split_spelling};
 pub use ssd::{EmulatedSsd, EmulatedSsdSpec, SsdSpeed};

@@ -40,6 +40,12 @@ impl EmulatedArraySpec {
     }
 }
 
+/// What the spelling of something emulated begins with, and its keys behind that. `None`: the text is the path of a device.
+pub fn split_spelling(text: &str) -> Option<(&'static str, &str)> {
+    let kinds = [PREFIX, super::ssd::PREFIX];
+    kinds.into_iter().find_map(|kind| Some((kind, text.strip_prefix(kind)?)))
+}
+
 /// What is wrong with a spelling, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpellingError {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What the spelling starts with.
-const PREFIX: &str = "emulated-ssd:";
+pub(super) const PREFIX: &str = "emulated-ssd:";
 
 /// How fast an emulated SSD is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

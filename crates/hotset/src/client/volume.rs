@@ -5,6 +5,7 @@ use hotset_api::{
     OperationKind, PoolKind, Share, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeList, VolumeRename,
     VolumeSet, VolumeState, VolumeStats,
 };
+use hotset_block::emulated::EmulatedArraySpec;
 use hyper::Method;
 
 use super::http::Client;
@@ -233,7 +234,7 @@ fn condition(volume: &Volume) -> String {
 }
 
 pub(super) fn backing(volume: &Volume) -> String {
-    match volume.backing_emulated && !volume.backing.starts_with("emulated:") {
+    match volume.backing_emulated && !EmulatedArraySpec::is_spelled_by(&volume.backing) {
         true => format!("{} (emulated)", volume.backing),
         false => volume.backing.clone(),
     }

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use hotset_api::{ApiError, ApiErrorKind};
 use hotset_block::Footprint;
+use hotset_block::emulated::{EmulatedArraySpec, split_spelling};
 use hotset_cache::{LABEL_BYTES, Newer, SsdLabel, Unusable, inspect};
 
 use crate::image;
@@ -38,7 +39,7 @@ pub(crate) struct Candidate {
 
 /// Looks at a path that is to become an SSD.
 pub(crate) fn candidate(path: &str) -> Result<Candidate, ApiError> {
-    let metadata = metadata(path, "SSD")?;
+    let metadata = metadata(path, Role::Ssd)?;
     let footprint = footprint(path).unwrap_or_default();
     let (size_bytes, label) = look(path)?;
     let signature = match ours(&label) {
@@ -125,18 +126,17 @@ pub(crate) fn footprint(spelling: &str) -> Option<Footprint> {
 
 /// The path within the spelling of a device.
 pub(super) fn backing_path(spelling: &str) -> &str {
-    let prefixes = ["emulated:", "emulated-ssd:"];
-    let Some(parts) = prefixes.iter().find_map(|prefix| spelling.strip_prefix(prefix)) else { return spelling };
-    parts.split(',').find_map(|part| part.strip_prefix("file=")).unwrap_or("")
+    let Some((_, keys)) = split_spelling(spelling) else { return spelling };
+    keys.split(',').find_map(|part| part.strip_prefix("file=")).unwrap_or("")
 }
 
 /// Refuses a backing device that is one of our SSDs: its content is cache, not data.
 pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
     let path = backing_path(spelling);
-    if spelling.starts_with("emulated:") && Path::new(path).try_exists().is_ok_and(|there| !there) {
+    if EmulatedArraySpec::is_spelled_by(spelling) && Path::new(path).try_exists().is_ok_and(|there| !there) {
         return Ok(());
     }
-    let metadata = metadata(path, "backing device")?;
+    let metadata = metadata(path, Role::BackingDevice)?;
     if metadata.is_file() && metadata.len() == 0 {
         return Err(ApiError::new(ApiErrorKind::Invalid, format!("backing device {path}: it is empty")));
     }
@@ -161,10 +161,27 @@ pub(crate) fn touch(path: &str) {
     }
 }
 
-fn metadata(path: &str, what: &str) -> Result<Metadata, ApiError> {
+/// What a path is named for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Ssd,
+    BackingDevice,
+}
+
+impl Role {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ssd => "SSD",
+            Self::BackingDevice => "backing device",
+        }
+    }
+}
+
+fn metadata(path: &str, role: Role) -> Result<Metadata, ApiError> {
+    let what = role.word();
     hotset_block::check_is_storage(Path::new(backing_path(path))).map_err(|error| {
         if error.kind() == ErrorKind::NotFound {
-            let message = format!("{what} {path}: {error}{}", hint_at_absent(path, what));
+            let message = format!("{what} {path}: {error}{}", hint_at_absent(path, role));
             return ApiError::new(ApiErrorKind::NotFound, message);
         }
         let is_no_storage = error.kind() == ErrorKind::Unsupported;
@@ -174,13 +191,13 @@ fn metadata(path: &str, what: &str) -> Result<Metadata, ApiError> {
 }
 
 /// Files are not made in /dev.
-fn hint_at_absent(path: &str, what: &str) -> String {
+fn hint_at_absent(path: &str, role: Role) -> String {
     if Path::new(path).starts_with("/dev") {
         return "; `lsblk` lists the devices that are there".to_owned();
     }
-    match what == "SSD" {
-        true => format!("; make an image file with `hotset image create {path} SIZE`"),
-        false => String::new(),
+    match role {
+        Role::Ssd => format!("; make an image file with `hotset image create {path} SIZE`"),
+        Role::BackingDevice => String::new(),
     }
 }
 

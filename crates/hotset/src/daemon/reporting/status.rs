@@ -9,6 +9,7 @@ use hotset_api::{
     SsdHealth, SsdIdentity, SsdState, Stats, Status, SubjectKind, Volume, VolumeChange, VolumeCounters, VolumeList,
     VolumeState, VolumeStats, WriteLog,
 };
+use hotset_block::emulated::EmulatedArraySpec;
 use hotset_cache::PolicySwitch;
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeName, VolumeSettings};
 use hotset_cache::{
@@ -751,7 +752,7 @@ fn offline_volume(offline: &OfflineVolume) -> Volume {
 
 fn recorded_volume(record: &VolumeRecord) -> Volume {
     Volume {
-        backing_emulated: record.backing.starts_with("emulated:"),
+        backing_emulated: EmulatedArraySpec::is_spelled_by(&record.backing),
         ..bare_volume(record.name.clone(), record.backing.clone(), record.settings())
     }
 }
