@@ -134,7 +134,7 @@ impl<E: Env> Mirrorer<E> {
                 within(&self.env, INTERVAL, wanted).await;
             }
         }
-        self.state.mirrors.ended.set(true);
+        self.state.mirrors.end();
         self.signals.room.wake_all();
     }
 
@@ -188,13 +188,13 @@ impl<E: Env> Mirrorer<E> {
             (true, false) => RebuildSpace::Insufficient,
         };
         let lost = wanted.iter().filter(|copy| !copy.cell().get().is_there()).count();
-        self.state.mirrors.set_left(wanted.len(), lost, self.env.now());
+        let other_space = self.state.mirrors.counted(wanted.len(), lost, space, self.env.now());
         if lost == 0 {
             for ssd in self.members.ssds() {
                 ssd.change(LifeChange::RebuildEnded);
             }
         }
-        if self.state.mirrors.set_space(space) {
+        if other_space {
             self.signals.cleaner_wanted.wake_all();
             self.signals.mover_wanted.wake_all();
             self.clean.fills().wake_pump();

@@ -39,7 +39,7 @@ impl<E: Env> Log<E> {
 
     /// Mover and mirrorer have ended.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.state.mover_ended.get() && self.state.mirrors.ended.get()
+        self.state.mover_ended.get() && self.state.mirrors.has_ended()
     }
 
     /// Makes everything in it durable and seals its last row, for as long as it may take. Dirty data stays.
