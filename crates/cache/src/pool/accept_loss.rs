@@ -33,7 +33,7 @@ impl<E: Env> PoolInner<E> {
         log.data_loss().accept_unknown().await?;
         let mut bytes = self.accept_unavailable(log).await?;
         for (index, volume) in self.volumes.all() {
-            let Some(attached) = volume.attached().filter(|_| !volume.is_fenced()) else { continue };
+            let Some(attached) = volume.attached().filter(|_| !volume.life.is_fenced()) else { continue };
             let mut from = 0;
             while let Some(pages) = log.data_loss().next_lost(index, from) {
                 from = pages.end;
@@ -59,7 +59,7 @@ impl<E: Env> PoolInner<E> {
         log.data_loss().check_returned().await;
         let mut volumes = Vec::new();
         for (index, volume) in self.volumes.all() {
-            if volume.is_fenced() || log.counts(index).lost == 0 {
+            if volume.life.is_fenced() || log.counts(index).lost == 0 {
                 continue;
             }
             for pages in log.data_loss().unavailable_runs(index) {

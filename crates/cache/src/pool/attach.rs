@@ -61,7 +61,7 @@ impl<E: Env> PoolInner<E> {
         let joining = Joining { pool: self, volume };
         let name = volume.name();
         let known = self.attachments.named(&name)?;
-        let again = volume.is_fenced() && !volume.detached_from(&self.rooms);
+        let again = volume.life.is_fenced() && !volume.detached_from(&self.rooms);
         let index = self.ids.index_of(known.attachment).filter(|_| again || volume.attached().is_none());
         let index =
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
@@ -111,7 +111,7 @@ impl<E: Env> PoolInner<E> {
             let name = &volume.spec().name;
             Err(Error::new(ErrorKind::Refused, format!("volume {name}: {why}")))
         };
-        let Some(index) = self.ids.index_of(known.attachment).filter(|_| volume.is_fenced()) else {
+        let Some(index) = self.ids.index_of(known.attachment).filter(|_| volume.life.is_fenced()) else {
             return refused("it is not fenced".to_owned());
         };
         if let Some(reason) = self.unknown_loss(known.attachment) {
@@ -192,7 +192,7 @@ impl<E: Env> Joining<'_, E> {
     ) -> Result<Reattached, Error> {
         let volume = self.volume;
         self.put(index, known.attachment, &known.backing).await?;
-        volume.fence(reason.clone());
+        volume.life.fence(reason.clone());
         Ok(Reattached::Fenced { cause, reason, dirty_bytes })
     }
 

@@ -144,7 +144,7 @@ impl<'p, E: Env> Stop<'p, E> {
     fn begin(pool: &'p Rc<PoolInner<E>>) -> Self {
         let volumes = pool.volumes.all();
         for (_, volume) in &volumes {
-            volume.stop();
+            volume.life.stop();
         }
         Self { pool, volumes, not_durable: Vec::new() }
     }
@@ -199,7 +199,7 @@ impl<'p, E: Env> Stop<'p, E> {
     }
 
     async fn make_volume_durable(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
-        if let Some(reason) = volume.fence_reason() {
+        if let Some(reason) = volume.life.fence_reason() {
             // It is not the volume's own backing device: nothing of it is recorded.
             return Err(Error::new(ErrorKind::Gone, reason));
         }

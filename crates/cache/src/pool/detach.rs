@@ -94,7 +94,7 @@ impl<E: Env> PoolInner<E> {
                 None => {}
             }
             let before = std::mem::replace(&mut left, self.log_counts(index).dirty);
-            let stalls = self.volumes.get(index).is_none_or(|(volume, _)| volume.takes_nothing());
+            let stalls = self.volumes.get(index).is_none_or(|(volume, _)| volume.cleaning_stalls());
             if stalls && left >= before {
                 let bytes = left * PAGE;
                 let seconds = limits::BACKING_TIMEOUT.as_secs();
@@ -124,7 +124,7 @@ impl<E: Env> PoolInner<E> {
             // What is on its way to the backing device from the log ends before a host writes there.
             drop(volume.clean_locks.exclusive(0..PAGES_MAX).await);
             if waits {
-                volume.unfence();
+                volume.life.unfence();
             }
             drop(held);
         }

@@ -57,12 +57,12 @@ impl<E: Env> PoolInner<E> {
         let Some((volume, _)) = self.volumes.get(index) else {
             return self.refuse_dirty(log, index, name).map(|()| Drained::Clean);
         };
-        volume.begin_drain();
+        volume.life.begin_drain();
         let cleaned = || volume.cleaned_bytes();
         let mut least = (u64::MAX, self.env.now(), cleaned());
         loop {
             let changed = log.signals().room.wait();
-            if !volume.is_draining() {
+            if !volume.life.is_draining() {
                 return Ok(Drained::Cancelled);
             }
             let dirty = log.counts(index).dirty;
@@ -76,7 +76,7 @@ impl<E: Env> PoolInner<E> {
                 return Ok(Drained::Overwritten);
             }
             if let Some(error) = LoggedVolume::of(&volume, &attached).and_then(LoggedVolume::cannot_clean) {
-                volume.end_drain();
+                volume.life.end_drain();
                 return Err(error);
             }
             log.signals().cleaner_wanted.wake_all();
@@ -110,7 +110,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn end_drain(&self, volume: &VolumeInner<E>) {
-        volume.end_drain();
+        volume.life.end_drain();
         if let Some(log) = &self.log {
             log.signals().room.wake_all();
         }

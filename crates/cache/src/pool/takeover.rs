@@ -41,7 +41,7 @@ impl<E: Env> PoolInner<E> {
             date_and_time(mark.since_unix_seconds),
         );
         for (_, volume) in self.volumes.all() {
-            volume.fence_first(&reason);
+            volume.life.fence_first(&reason);
         }
         self.life.fence_anew(Error::new(ErrorKind::OtherMachine, reason.clone()));
         self.members.lose_all(&reason);

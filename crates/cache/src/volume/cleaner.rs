@@ -60,15 +60,15 @@ impl<E: Env> LoggedVolume<'_, E> {
     fn effort(self) -> Option<Effort> {
         let Self { volume, log, .. } = self;
         let idle = volume.is_idle_for(IDLE);
-        if log.counts(self.index()).dirty == 0 || volume.backing.latched().is_some() || volume.fenced.borrow().is_some()
-        {
+        if log.counts(self.index()).dirty == 0 || volume.backing.latched().is_some() || volume.life.is_fenced() {
             return None;
         }
         let mode = volume.spec.borrow().settings.write_mode;
         let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
         // An SSD left, and what is left has no room to move anything.
         let out_of_rows = log.is_out_of_rows();
-        if volume.keeps_nothing_dirty() || never_dirty || !log.mirrorer().may_cache_writes() || idle || out_of_rows {
+        if volume.life.keeps_nothing_dirty() || never_dirty || !log.mirrorer().may_cache_writes() || idle || out_of_rows
+        {
             return Some(Effort::Full);
         }
         let cleaning = self.pool().settings.get().cleaning;
@@ -307,8 +307,8 @@ impl<E: Env> LoggedVolume<'_, E> {
         let Self { volume, log, .. } = self;
         let dirty = log.counts(self.index()).dirty * PAGE;
         let name = &volume.spec.borrow().name;
-        let why = if let Some(reason) = &*volume.fenced.borrow() {
-            reason.clone()
+        let why = if let Some(reason) = volume.life.fence_reason() {
+            reason
         } else if let Some(reason) = volume.backing.latched() {
             reason
         } else if let Some(error) = self.pool().life.fence() {

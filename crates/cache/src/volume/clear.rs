@@ -86,7 +86,7 @@ impl<'v, E: Env> Clearing<'v, E> {
         let now = volume.attached();
         let same = attached.as_ref().map(Rc::as_ptr) == now.as_ref().map(Rc::as_ptr);
         let name = &volume.spec.borrow().name;
-        if !same || volume.stopped.get() || now.is_some_and(|now| now.pool.life.is_stopping()) {
+        if !same || volume.life.is_stopped() || now.is_some_and(|now| now.pool.life.is_stopping()) {
             let message = format!("volume {name}: its cache is being changed, or it is being stopped: try again");
             return Err(Error::new(ErrorKind::Refused, message));
         }

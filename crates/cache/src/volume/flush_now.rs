@@ -55,11 +55,11 @@ impl<E: Env> Volume<E> {
     /// Nothing new stays dirty from now on, until [`Volume::release_writes`]: writes go to the backing device before they are
     /// answered. The volume keeps that when it leaves its pool or joins one.
     pub fn hold_writes(&self) {
-        self.inner.writes_held.set(true);
+        self.inner.life.hold_writes(true);
     }
 
     pub fn release_writes(&self) {
-        self.inner.writes_held.set(false);
+        self.inner.life.hold_writes(false);
     }
 }
 

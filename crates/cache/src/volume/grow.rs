@@ -56,7 +56,7 @@ impl<E: Env> VolumeInner<E> {
             let name = &volume.spec.borrow().name;
             Err(Error::new(ErrorKind::Refused, format!("volume {name} cannot grow now: {why}")))
         };
-        if volume.fenced.borrow().is_some() || pool.life.is_stopping() {
+        if volume.life.is_fenced() || pool.life.is_stopping() {
             return refused("it is fenced, or its pool is being stopped");
         }
         volume.check_fits(pool, size_bytes)?;

@@ -14,7 +14,7 @@ impl<E: Env> VolumeInner<E> {
         if let Some(why) = self.backing.latched() {
             return Some((Health::Failed, VolumeReason::BackingStopped { why }));
         }
-        if let Some(why) = self.fenced.borrow().clone() {
+        if let Some(why) = self.life.fence_reason() {
             return Some((Health::Failed, VolumeReason::Fenced { why }));
         }
         let bytes = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);

@@ -16,6 +16,7 @@ use crate::members::io::add;
 use crate::memory_cache::{MemoryCache, VolumePages};
 use crate::status::VolumeStats;
 use crate::volume::backing::{Backing, Failures};
+use crate::volume::life::VolumeLife;
 use crate::volume::locks::{Held, RangeLocks};
 use crate::volume::missed::LastMisses;
 use crate::volume::place::{Attached, PoolRooms};
@@ -48,25 +49,17 @@ pub(crate) struct VolumeInner<E: Env> {
     /// Its pages in the memory cache of its thread.
     pub(crate) memory: Rc<VolumePages>,
     pub(super) attached: RefCell<Option<Rc<Attached<E>>>>,
-    /// Its pool has stopped: what that holds of it may be newer than what the backing device does.
-    pub(super) is_cut_off: Cell<bool>,
     pub(super) read_streams: RefCell<Streams>,
     pub(super) write_streams: RefCell<Streams>,
     pub(crate) recorder: Recorder,
     pub(crate) tap: Tap,
     pub(crate) stats: Stats,
     pub(crate) last_misses: LastMisses,
-    pub(super) stopped: Cell<bool>,
-    /// Its cache is being flushed, so that it can be taken away: new writes go past it.
-    pub(super) draining: Cell<bool>,
-    /// An administrator wants nothing new to stay dirty, for a while.
-    pub(super) writes_held: Cell<bool>,
+    pub(crate) life: VolumeLife,
     /// What is dirty now is being flushed; whether that was cancelled.
     pub(super) flushing_now: RefCell<Option<Rc<Cell<bool>>>>,
     /// Passes over what is dirty that flushes make, beside the task that cleans.
     pub(super) passes: Cell<u32>,
-    /// It has dirty data of another backing device: it serves nothing. The reason, and what to do.
-    pub(super) fenced: RefCell<Option<String>>,
     pub(super) last_flush: Cell<Option<Instant>>,
     /// Parts of what takes long that are done: pieces of zeroes and trims, blocks brought in, extents cleaned.
     pub(super) steps: Cell<u64>,
@@ -120,19 +113,15 @@ impl<E: Env> VolumeInner<E> {
             locks: RangeLocks::default(),
             memory: Rc::new(memory),
             attached: RefCell::new(None),
-            is_cut_off: Cell::new(false),
             read_streams: RefCell::new(Streams::new()),
             write_streams: RefCell::new(Streams::new()),
             recorder: Recorder::default(),
             tap: Tap::default(),
             stats,
             last_misses: LastMisses::default(),
-            stopped: Cell::new(false),
-            draining: Cell::new(false),
-            writes_held: Cell::new(false),
+            life: VolumeLife::default(),
             flushing_now: RefCell::default(),
             passes: Cell::new(0),
-            fenced: RefCell::default(),
             last_flush: Cell::new(None),
             steps: Cell::new(0),
             idle_since: Cell::default(),
@@ -166,72 +155,28 @@ impl<E: Env> VolumeInner<E> {
 
     /// It is cached from here on. Nothing of what was said of it where it was before holds.
     pub(crate) fn attach(&self, attached: Attached<E>) {
-        self.is_cut_off.set(false);
+        self.life.joined();
         // Whatever was in front of it before.
         self.memory.forget_all();
         *self.attached.borrow_mut() = Some(Rc::new(attached));
-        self.draining.set(false);
-        self.unfence();
     }
 
     /// Its cache is taken away: what the pool could not clean is not the volume's trouble any more. It serves nothing for a while if
     /// there is a reason.
     pub(crate) fn take_leave(&self, fenced: Option<String>) {
         self.detach();
-        self.draining.set(false);
         *self.clean_error.borrow_mut() = None;
-        *self.fenced.borrow_mut() = fenced;
+        self.life.left(fenced);
     }
 
     /// Its pool has stopped.
     pub(crate) fn cut_off(&self) {
-        self.is_cut_off.set(true);
+        self.life.pool_has_stopped();
         self.detach();
     }
 
-    /// It takes no more requests.
-    pub(crate) fn stop(&self) {
-        self.stopped.set(true);
-    }
-
-    /// It serves nothing from here on, whatever the reason was before.
-    pub(crate) fn fence(&self, reason: String) {
-        *self.fenced.borrow_mut() = Some(reason);
-    }
-
-    /// It serves nothing from here on, for this reason if there is none yet.
-    pub(crate) fn fence_first(&self, reason: &str) {
-        self.fenced.borrow_mut().get_or_insert_with(|| reason.to_owned());
-    }
-
-    pub(crate) fn unfence(&self) {
-        *self.fenced.borrow_mut() = None;
-    }
-
-    /// Why it serves nothing.
-    pub(crate) fn fence_reason(&self) -> Option<String> {
-        self.fenced.borrow().clone()
-    }
-
-    pub(crate) fn is_fenced(&self) -> bool {
-        self.fenced.borrow().is_some()
-    }
-
-    /// New writes go past the cache, which is to be empty of dirty data.
-    pub(crate) fn begin_drain(&self) {
-        self.draining.set(true);
-    }
-
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.get()
-    }
-
-    pub(crate) fn end_drain(&self) {
-        self.draining.set(false);
-    }
-
     /// Its backing device takes nothing of what is dirty now.
-    pub(crate) fn takes_nothing(&self) -> bool {
+    pub(crate) fn cleaning_stalls(&self) -> bool {
         self.backing.hangs_for().is_some() || self.clean_error.borrow().is_some()
     }
 
@@ -278,7 +223,7 @@ impl<E: Env> VolumeInner<E> {
     pub(crate) fn place(&self) -> Result<Option<Rc<Attached<E>>>, Error> {
         let attached = self.attached();
         let has_stopped = attached.as_ref().is_some_and(|attached| attached.pool.life.has_stopped());
-        if has_stopped || self.is_cut_off.get() {
+        if has_stopped || self.life.is_cut_off() {
             return Err(self.stopping());
         }
         Ok(attached)
@@ -291,10 +236,7 @@ impl<E: Env> VolumeInner<E> {
 
     /// A fenced volume serves nothing.
     pub(crate) fn check_not_fenced(&self) -> Result<(), Error> {
-        match &*self.fenced.borrow() {
-            Some(reason) => Err(Error::new(ErrorKind::Gone, reason.clone())),
-            None => Ok(()),
-        }
+        self.life.fence_reason().map_or(Ok(()), |reason| Err(Error::new(ErrorKind::Gone, reason)))
     }
 
     pub(super) fn outside(&self, offset: u64, length: u64) -> Error {
@@ -305,7 +247,7 @@ impl<E: Env> VolumeInner<E> {
     }
 
     pub(super) fn check(&self, range: ByteRange, length_max: u64) -> Result<(), Error> {
-        if self.stopped.get() {
+        if self.life.is_stopped() {
             return Err(self.stopping());
         }
         self.check_not_fenced()?;

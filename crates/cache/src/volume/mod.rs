@@ -6,6 +6,7 @@ pub(crate) mod destination;
 pub(crate) mod effort;
 pub(crate) mod held_pages;
 pub(crate) mod latency;
+pub(crate) mod life;
 pub(crate) mod locks;
 pub(crate) mod missed;
 pub(crate) mod pieces;
@@ -288,8 +289,8 @@ impl<E: Env> Volume<E> {
             dirty_bytes: uses.dirty_bytes,
             lost_bytes: uses.lost_bytes,
             oldest_dirty_seconds: uses.oldest_dirty_seconds,
-            draining: volume.draining.get(),
-            writes_held: volume.writes_held.get(),
+            draining: volume.life.is_draining(),
+            writes_held: volume.life.holds_writes(),
             backing_emulated: volume.backing.info.emulated,
             backing_io: volume.backing.io.snapshot(),
             stats: volume.counted(),
@@ -351,6 +352,6 @@ impl<E: Env> Volume<E> {
 
     /// Refuses all further requests; those in flight go on.
     pub fn stop(&self) {
-        self.inner.stop();
+        self.inner.life.stop();
     }
 }

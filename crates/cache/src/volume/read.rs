@@ -68,7 +68,7 @@ impl<E: Env> Volume<E> {
         }
         volume.recorder.note(range, Direction::Read, || volume.env.now());
         let began = volume.stats.read_latency.begin(|| volume.env.real_now());
-        let result = volume.read_range(range, destination).await;
+        let result = VolumeReader::of(volume).read_range(range, destination).await;
         volume.stats.read_latency.end(began, || volume.env.real_now());
         // Here, in the turn in which a hit is counted: hits per read never exceed one, whenever somebody looks.
         add(&volume.stats.reads, 1);
@@ -77,22 +77,39 @@ impl<E: Env> Volume<E> {
     }
 }
 
-impl<E: Env> VolumeInner<E> {
+/// Who reads a volume: for a host, or for a flow that needs what is newest.
+struct VolumeReader<'v, E: Env> {
+    volume: &'v Rc<VolumeInner<E>>,
+}
+
+impl<E: Env> Clone for VolumeReader<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Env> Copy for VolumeReader<'_, E> {}
+
+impl<'v, E: Env> VolumeReader<'v, E> {
+    fn of(volume: &'v Rc<VolumeInner<E>>) -> Self {
+        Self { volume }
+    }
+
     /// The newest bytes of `range`, which is valid and not empty. They are not in the destination's buffer if a device failed
     /// to fill it, and may still write to it.
-    async fn read_range(self: &Rc<Self>, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
-        let attached = self.place().inspect_err(|_| self.stats.count_missed(Missed::Degraded))?;
+    async fn read_range(self, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
+        let attached = self.volume.place().inspect_err(|_| self.volume.stats.count_missed(Missed::Degraded))?;
         let pages = pages_of(range);
-        let in_memory = self.memory.concerns(&pages);
-        let cutoff = self.spec.borrow().settings.read_cutoff_bytes;
-        let is_of_stream = cutoff.is_some_and(|cutoff| self.read_streams.borrow_mut().record(range) > cutoff);
-        self.tap.note(&pages, Direction::Read, if is_of_stream { Passage::Past } else { Passage::Counted });
+        let in_memory = self.volume.memory.concerns(&pages);
+        let cutoff = self.volume.spec.borrow().settings.read_cutoff_bytes;
+        let is_of_stream = cutoff.is_some_and(|cutoff| self.volume.read_streams.borrow_mut().record(range) > cutoff);
+        self.volume.tap.note(&pages, Direction::Read, if is_of_stream { Passage::Past } else { Passage::Counted });
         if is_of_stream
-            && self.memory.reads_ahead()
-            && let Some(buf) = Box::pin(ReadAhead::of(self).read(range)).await
+            && self.volume.memory.reads_ahead()
+            && let Some(buf) = Box::pin(ReadAhead::of(self.volume).read(range)).await
         {
-            add(&self.stats.bypassed_reads, u64::from(attached.is_some()));
-            self.missed(&pages, Missed::Stream);
+            add(&self.volume.stats.bypassed_reads, u64::from(attached.is_some()));
+            self.volume.missed(&pages, Missed::Stream);
             return Ok(destination.filled_with(buf));
         }
         if !in_memory {
@@ -112,19 +129,21 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// From memory, if all pages are there. A single page is not copied but for a destination that was given.
-    fn read_memory(&self, pages: &Range<u64>, range: ByteRange, destination: Destination) -> Asked {
+    fn read_memory(self, pages: &Range<u64>, range: ByteRange, destination: Destination) -> Asked {
         match destination {
-            Destination::Own if pages.end - pages.start == 1 => match self.memory.lend(pages.start) {
+            Destination::Own if pages.end - pages.start == 1 => match self.volume.memory.lend(pages.start) {
                 Some(buf) => Asked::Hit(within_pages(buf, pages, range)),
                 None => Asked::Miss(destination),
             },
-            Destination::Own => match self.memory.copy(pages, || self.env.buffers().take(bytes_of(pages))) {
-                Some(buf) => Asked::Hit(within_pages(buf, pages, range)),
-                None => Asked::Miss(destination),
-            },
+            Destination::Own => {
+                match self.volume.memory.copy(pages, || self.volume.env.buffers().take(bytes_of(pages))) {
+                    Some(buf) => Asked::Hit(within_pages(buf, pages, range)),
+                    None => Asked::Miss(destination),
+                }
+            }
             Destination::Given(buf) => {
                 let mut given = Some(buf);
-                match self.memory.copy(pages, || given.take().expect("it is asked for once")) {
+                match self.volume.memory.copy(pages, || given.take().expect("it is asked for once")) {
                     Some(buf) => Asked::Hit(buf),
                     None => Asked::Miss(given.map_or(Destination::Own, Destination::Given)),
                 }
@@ -132,53 +151,47 @@ impl<E: Env> VolumeInner<E> {
         }
     }
 
-    /// A read of these pages is not answered from the cache.
-    pub(super) fn missed(&self, pages: &Range<u64>, missed: Missed) {
-        self.stats.count_missed(missed);
-        self.last_misses.note(pages.start, missed);
-    }
-
     /// Some hits are told to the policy of the pool: what is hot in memory stays on the SSDs, for the time when it is not.
-    fn count_memory_hit(&self, attached: Option<&Attached<E>>, pages: &Range<u64>) {
-        add(&self.stats.read_hits, 1);
-        add(&self.stats.memory_hits, 1);
+    fn count_memory_hit(self, attached: Option<&Attached<E>>, pages: &Range<u64>) {
+        add(&self.volume.stats.read_hits, 1);
+        add(&self.volume.stats.memory_hits, 1);
         if let Some(attached) = attached
-            && self.stats.memory_hits.get().is_multiple_of(HITS_PER_TOUCH)
+            && self.volume.stats.memory_hits.get().is_multiple_of(HITS_PER_TOUCH)
         {
             attached.pool.clean.touch(attached.index, pages);
         }
     }
 
     /// Whether a read is to bring pages into memory. Not beside somebody who writes them: what it reads may be old when it is there.
-    fn begin_admission(&self, pages: &Range<u64>, is_of_stream: bool) -> Option<Admission> {
+    fn begin_admission(self, pages: &Range<u64>, is_of_stream: bool) -> Option<Admission> {
         if is_of_stream {
             return None;
         }
-        let admission = self.memory.note_read(pages)?;
-        self.locks.held_in(pages).is_empty().then_some(admission)
+        let admission = self.volume.memory.note_read(pages)?;
+        self.volume.locks.held_in(pages).is_empty().then_some(admission)
     }
 
     /// Reads whole pages, and brings into memory those that were read before.
     async fn read_and_admit(
-        self: &Rc<Self>,
+        self,
         attached: Option<Rc<Attached<E>>>,
         admission: &Admission,
         pages: &Range<u64>,
         range: ByteRange,
         destination: Destination,
     ) -> Result<Buf, Error> {
-        let whole = self.bytes_of_pages(pages);
+        let whole = self.volume.bytes_of_pages(pages);
         let destination = if whole == range { destination } else { Destination::Own };
         let buf = self.read_below(attached, whole, destination, false).await?;
-        if self.locks.held_in(pages).is_empty() {
-            self.memory.admit(admission, pages, &buf);
+        if self.volume.locks.held_in(pages).is_empty() {
+            self.volume.memory.admit(admission, pages, &buf);
         }
         Ok(within_pages(buf, pages, range))
     }
 
     /// What memory does not have.
     async fn read_below(
-        self: &Rc<Self>,
+        self,
         attached: Option<Rc<Attached<E>>>,
         range: ByteRange,
         destination: Destination,
@@ -186,22 +199,22 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<Buf, Error> {
         let pages = pages_of(range);
         let Some(attached) = attached else {
-            self.missed(&pages, Missed::Off);
+            self.volume.missed(&pages, Missed::Off);
             if is_of_stream {
-                ReadAhead::of(self).extend(range);
+                ReadAhead::of(self.volume).extend(range);
             }
-            return self.view.read_backing(range, destination).await;
+            return self.volume.view.read_backing(range, destination).await;
         };
-        let is_off = !self.spec.borrow().settings.read_cache;
+        let is_off = !self.volume.spec.borrow().settings.read_cache;
         let past = is_of_stream.then_some(Missed::Stream).or(is_off.then_some(Missed::Off));
         match attached.pool.plan(attached.index, &pages) {
             Plan::Hit(slot, key) => {
-                if let Some(buf) = self.read_slot(&attached, slot, key, &pages, destination).await {
-                    add(&self.stats.read_hits, 1);
+                if let Some(buf) = self.volume.read_slot(&attached, slot, key, &pages, destination).await {
+                    add(&self.volume.stats.read_hits, 1);
                     return Ok(within_pages(buf, &pages, range));
                 }
-                self.missed(&pages, Missed::Degraded);
-                self.view.read_backing(range, Destination::Own).await
+                self.volume.missed(&pages, Missed::Degraded);
+                self.volume.view.read_backing(range, Destination::Own).await
             }
             Plan::Mixed(runs)
                 if past.is_none() || runs.iter().all(Run::is_cached) || runs.iter().any(Run::is_of_log) =>
@@ -210,22 +223,22 @@ impl<E: Env> VolumeInner<E> {
                 self.read_runs(&attached, runs, &pages, range, counted, destination).await
             }
             Plan::Miss if past.is_none() => {
-                Box::pin(MissedRead::of(self, &attached, &pages, range).run(destination)).await
+                Box::pin(MissedRead::of(self.volume, &attached, &pages, range).run(destination)).await
             }
             Plan::Miss | Plan::Mixed(_) => {
-                add(&self.stats.bypassed_reads, 1);
-                past.into_iter().for_each(|missed| self.missed(&pages, missed));
+                add(&self.volume.stats.bypassed_reads, 1);
+                past.into_iter().for_each(|missed| self.volume.missed(&pages, missed));
                 if is_of_stream {
-                    ReadAhead::of(self).extend(range);
+                    ReadAhead::of(self.volume).extend(range);
                 }
-                self.view.read_backing(range, destination).await
+                self.volume.view.read_backing(range, destination).await
             }
         }
     }
 
     /// Reads run by run, all at once.
     async fn read_runs(
-        self: &Rc<Self>,
+        self,
         attached: &Attached<E>,
         runs: Vec<Run>,
         pages: &Range<u64>,
@@ -240,16 +253,16 @@ impl<E: Env> VolumeInner<E> {
                 let missing = runs.iter().filter(|run| !run.is_cached()).map(|run| &run.pages);
                 let threshold = pool.settings.get().populate_on_read;
                 let counted = pool.clean.count_read(attached.index, missing, threshold);
-                self.missed(pages, pool.why_missed(&counted, threshold));
+                self.volume.missed(pages, pool.why_missed(&counted, threshold));
                 for key in counted.hot {
                     Filler::of(pool).request_fill(key);
                 }
             }
-            Counted::Past(missed) => self.missed(pages, missed),
+            Counted::Past(missed) => self.volume.missed(pages, missed),
             Counted::Yes | Counted::No => {}
         }
         let hits = all_cached && counted == Counted::Yes;
-        let mut rest = destination.buf(self.env.buffers(), bytes_of(pages));
+        let mut rest = destination.buf(self.volume.env.buffers(), bytes_of(pages));
         let mut reads = Vec::new();
         for run in runs {
             let (part, next) = rest.split_at(bytes_of(&run.pages));
@@ -260,26 +273,26 @@ impl<E: Env> VolumeInner<E> {
         for part in join_all(reads).await {
             let part = part.inspect_err(|_| {
                 if hits {
-                    self.missed(pages, Missed::Degraded);
+                    self.volume.missed(pages, Missed::Degraded);
                 }
             })?;
             whole = Some(match whole {
                 None => part,
-                Some(before) => joined(self.env.buffers(), before, part),
+                Some(before) => joined(self.volume.env.buffers(), before, part),
             });
         }
-        add(&self.stats.read_hits, u64::from(hits));
+        add(&self.volume.stats.read_hits, u64::from(hits));
         Ok(within_pages(whole.expect("a request has pages"), pages, range))
     }
 
     /// The pages of one run. What a clean copy does not bring, the backing device does.
-    async fn read_run(self: &Rc<Self>, attached: &Attached<E>, run: Run, part: Buf) -> Result<Buf, Error> {
+    async fn read_run(self, attached: &Attached<E>, run: Run, part: Buf) -> Result<Buf, Error> {
         let length = part.len();
         match run.source {
             Source::Slot(slot, key) => {
                 let within = attached.pool.blocks.within(&run.pages);
                 let brought = attached.pool.clean.read_slot(slot, key, within, part).await;
-                if let Some(part) = self.brought(brought) {
+                if let Some(part) = self.volume.brought(brought) {
                     return Ok(part);
                 }
             }
@@ -294,15 +307,15 @@ impl<E: Env> VolumeInner<E> {
                     return Box::pin(self.read_again(&run.pages)).await;
                 }
             }
-            Source::Backing => return self.view.read_whole_pages(&run.pages, part).await,
+            Source::Backing => return self.volume.view.read_whole_pages(&run.pages, part).await,
         }
-        self.view.read_whole_pages(&run.pages, self.env.buffers().take(length)).await
+        self.volume.view.read_whole_pages(&run.pages, self.volume.env.buffers().take(length)).await
     }
 
     /// Pages that were dirty, and that the log did not bring. Trying took its time: they may have been moved, cleaned or written
     /// since, each by itself.
-    async fn read_again(self: &Rc<Self>, pages: &Range<u64>) -> Result<Buf, Error> {
-        let mut whole = self.env.buffers().take(bytes_of(pages));
+    async fn read_again(self, pages: &Range<u64>) -> Result<Buf, Error> {
+        let mut whole = self.volume.env.buffers().take(bytes_of(pages));
         for (page, chunk) in pages.clone().zip(whole.chunks_exact_mut(PAGE_BYTES)) {
             chunk.copy_from_slice(&self.read_page_again(page).await?);
         }
@@ -311,13 +324,13 @@ impl<E: Env> VolumeInner<E> {
 
     /// A page is lost only if it is dirty, still where it was, no copy there is good, and hosts did not write it to the backing
     /// device as well.
-    async fn read_page_again(self: &Rc<Self>, page: u64) -> Result<Buf, Error> {
+    async fn read_page_again(self, page: u64) -> Result<Buf, Error> {
         let pages = page..page + 1;
         // Another pool may have it by now, or none. Each turn has found it elsewhere.
-        while let Some(attached) = self.place()? {
+        while let Some(attached) = self.volume.place()? {
             let Some(log) = &attached.pool.log else { break };
             let Some(run) = log.runs(attached.index, pages.clone(), |_| true).pop() else { break };
-            let buf = self.env.buffers().take(PAGE_BYTES);
+            let buf = self.volume.env.buffers().take(PAGE_BYTES);
             if let Some(bytes) = log.reader().read_run(&run, buf).await {
                 return Ok(bytes);
             }
@@ -329,13 +342,21 @@ impl<E: Env> VolumeInner<E> {
                 return Err(error.clone());
             }
             if !run.clean && !attached.wrote_out(page, run.first.place) {
-                return Err(log.data_loss().unreadable_page(&self.spec.borrow().name, &run.first));
+                return Err(log.data_loss().unreadable_page(&self.volume.spec.borrow().name, &run.first));
             }
             break;
         }
         // Its dirty data may have been given up meanwhile.
-        self.check_not_fenced()?;
-        self.view.read_whole_pages(&pages, self.env.buffers().take(PAGE_BYTES)).await
+        self.volume.check_not_fenced()?;
+        self.volume.view.read_whole_pages(&pages, self.volume.env.buffers().take(PAGE_BYTES)).await
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// A read of these pages is not answered from the cache.
+    pub(super) fn missed(&self, pages: &Range<u64>, missed: Missed) {
+        self.stats.count_missed(missed);
+        self.last_misses.note(pages.start, missed);
     }
 
     /// The newest bytes of whole pages, for a flow that holds them; not counted as a host's read.
@@ -344,15 +365,15 @@ impl<E: Env> VolumeInner<E> {
         match attached.pool.plan(attached.index, pages) {
             Plan::Hit(slot, key) => {
                 let run = Run { source: Source::Slot(slot, key), pages: pages.clone() };
-                self.read_runs(attached, vec![run], pages, whole, Counted::No, Destination::Own).await
+                VolumeReader::of(self).read_runs(attached, vec![run], pages, whole, Counted::No, Destination::Own).await
             }
-            Plan::Mixed(runs) => self.read_runs(attached, runs, pages, whole, Counted::No, Destination::Own).await,
+            Plan::Mixed(runs) => {
+                VolumeReader::of(self).read_runs(attached, runs, pages, whole, Counted::No, Destination::Own).await
+            }
             Plan::Miss => self.view.read_whole_pages(pages, self.env.buffers().take(bytes_of(pages))).await,
         }
     }
-}
 
-impl<E: Env> VolumeInner<E> {
     /// Pages of one slot, checked; `None` if the slot does not bring them.
     pub(super) async fn read_slot(
         &self,

@@ -85,7 +85,7 @@ impl<E: Env> Volume<E> {
         backing.doubt(relocated.doubt);
         let stats = Stats::resumed(relocated.stats, relocated.latencies);
         let volume = Self::of(VolumeInner::over(env, relocated.spec, backing, relocated.size_bytes, stats, memory));
-        volume.inner.writes_held.set(relocated.writes_held);
+        volume.inner.life.hold_writes(relocated.writes_held);
         Ok(volume)
     }
 
@@ -127,7 +127,7 @@ impl<E: Env> VolumeInner<E> {
             latencies: (self.stats.read_latency.counters(), self.stats.write_latency.counters()),
             backing_io: self.backing.io.snapshot(),
             doubt: self.backing.doubted(),
-            writes_held: self.writes_held.get(),
+            writes_held: self.life.holds_writes(),
         })
     }
 
@@ -137,7 +137,7 @@ impl<E: Env> VolumeInner<E> {
             let name = &self.spec.borrow().name;
             Err(Error::new(ErrorKind::Refused, format!("volume {name} cannot change its thread now: {why}")))
         };
-        if self.attached().is_some() || self.stopped.get() {
+        if self.attached().is_some() || self.life.is_stopped() {
             return refused("its cache is being changed, or it is being stopped".to_owned());
         }
         self.backing.latched().map_or(Ok(()), refused)

@@ -70,7 +70,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
             return Route::Append(self.after_append(count));
         }
         if !self.log.mirrorer().may_cache_writes()
-            || self.volume.keeps_nothing_dirty()
+            || self.volume.life.keeps_nothing_dirty()
             || !self.wants_cached(pages, hints)
         {
             return Route::Around;
@@ -96,7 +96,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
             WriteMode::InstantWriteBack | WriteMode::WriteBack => AfterAppend::Answer,
         };
         let counts = self.pool().settings.get().populate_on_write > 1 && !hints.at_once;
-        let is_held_up = self.volume.keeps_nothing_dirty() || takes_nothing(self.volume);
+        let is_held_up = self.volume.life.keeps_nothing_dirty() || takes_nothing(self.volume);
         let is_appended = !hints.streaming
             && !counts
             && !is_held_up
@@ -122,7 +122,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
     /// The volumes whose backing devices take nothing hold at most half of what may be dirty, together (rule `reserves`).
     fn is_over_its_share(self) -> bool {
         let is_stuck = |index| match self.pool().volumes.get(index) {
-            Some((volume, _)) => takes_nothing(&volume) || volume.fenced.borrow().is_some(),
+            Some((volume, _)) => takes_nothing(&volume) || volume.life.is_fenced(),
             None => true,
         };
         let dirty = |index| if is_stuck(index) { self.log.counts(index).cleanable() } else { 0 };
@@ -146,7 +146,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
     pub(crate) fn keeps_dirty(self) -> bool {
         let mode = self.volume.spec.borrow().settings.write_mode;
         let cached = matches!(mode, WriteMode::WriteBack | WriteMode::InstantWriteBack);
-        cached && self.log.mirrorer().may_cache_writes() && !self.volume.keeps_nothing_dirty()
+        cached && self.log.mirrorer().may_cache_writes() && !self.volume.life.keeps_nothing_dirty()
     }
 
     fn wants_cached(self, pages: &Range<u64>, hints: WriteHints) -> bool {
@@ -225,11 +225,6 @@ impl AfterAppend {
 }
 
 impl<E: Env> VolumeInner<E> {
-    /// Its cache is to be taken away, or an administrator wants the backing device to have everything.
-    pub(crate) fn keeps_nothing_dirty(&self) -> bool {
-        self.draining.get() || self.writes_held.get()
-    }
-
     pub(crate) fn write_hints(&self, bytes: u64, streaming: bool, durability: Durability) -> WriteHints {
         let synced = durability == Durability::Durable
             || (bytes <= SHORT_WRITE_BYTES

@@ -151,7 +151,7 @@ impl<E: Env> VolumeInner<E> {
             logged.check_log_serves()?;
             logged.log.signals().mover_wanted.wake_all();
             changed.await;
-            if self.stopped.get() {
+            if self.life.is_stopped() {
                 return Err(self.stopping());
             }
         }
