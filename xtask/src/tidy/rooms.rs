@@ -28,6 +28,9 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// The frame. No room below it names the pool, by whatever way it came by it.
 const FRAME: &str = "pool";
 
+/// Turns values into bytes and back, below all rooms.
+const FORMAT: &str = "format";
+
 /// The rooms of `crates/serve`, and what each must not name: a protocol uses its exports, and these what is in flight, never the
 /// other way.
 const ROOMS_OF_SERVE: &[(&str, &[&str])] =
@@ -111,7 +114,9 @@ fn check_serving(path: &str, code: &str) -> Vec<Finding> {
 /// Tests stand beside the code and may use what they need.
 fn check_engine(path: &str, code: &str) -> Vec<Finding> {
     let room = path.strip_prefix(ENGINE).and_then(|path| path.split_once('/')).map(|(room, _)| room);
-    let Some((own, below)) = ROOMS.iter().find(|(name, _)| Some(*name) == room) else { return Vec::new() };
+    let below_all: (&str, &[&str]) = (FORMAT, &[]);
+    let mut rooms = ROOMS.iter().chain([&below_all]);
+    let Some((own, below)) = rooms.find(|(name, _)| Some(*name) == room) else { return Vec::new() };
     let shipped = code.split("#[cfg(test)]").next().unwrap_or(code);
     let mut findings = Vec::new();
     for (index, line) in shipped.lines().enumerate() {
@@ -119,6 +124,11 @@ fn check_engine(path: &str, code: &str) -> Vec<Finding> {
             let rule = format!("`{own}` has an owner of its own and does not know the pool");
             findings.push(Finding { place: format!("{path}:{}", index + 1), rule });
             continue;
+        }
+        if is_open_state(line) {
+            let rule =
+                format!("what changes in `{own}` is changed by its owner: a method with a name, not a cell for all");
+            findings.push(Finding { place: format!("{path}:{}", index + 1), rule });
         }
         for (at, mark) in line.match_indices("crate::") {
             let used = &line[at + mark.len()..];
@@ -133,9 +143,44 @@ fn check_engine(path: &str, code: &str) -> Vec<Finding> {
     findings
 }
 
+/// A field that any room could set.
+fn is_open_state(line: &str) -> bool {
+    // Fields that a macro makes begin with its brackets.
+    let line = line.trim_start_matches([' ', '$', '(']);
+    let field = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub "));
+    let Some((name, kind)) = field.and_then(|field| field.split_once(": ")) else { return false };
+    let kind = kind.strip_prefix("Rc<").unwrap_or(kind);
+    let is_name = name.chars().all(|letter| letter.is_alphanumeric() || "_$".contains(letter));
+    is_name && ["Cell<", "RefCell<"].iter().any(|cell| kind.starts_with(cell))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn state_that_any_room_could_set_is_found() {
+        let found = |path: &str, line: &str| check(&format!("{ENGINE}{path}"), line).len();
+        for bad in [
+            "    pub(crate) steps: Cell<u64>,",
+            "    pub(crate) fenced: RefCell<Option<String>>,",
+            "    pub size_bytes: Rc<Cell<u64>>,",
+            "    pub(crate) spec: Rc<RefCell<VolumeSpec>>,",
+            "            $($(pub(crate) $name: Cell<u64>,)*)*",
+        ] {
+            assert_eq!(found("volume/a.rs", bad), 1, "{bad}");
+        }
+        for good in [
+            "    steps: Cell<u64>,",
+            "    pub(super) steps: Cell<u64>,",
+            "    pub(crate) steps: u64,",
+            "    pub(crate) fn steps(cell: Cell<u64>) {}",
+            "    // pub(crate) steps: Cell<u64>,",
+        ] {
+            assert_eq!(found("volume/a.rs", good), 0, "{good}");
+        }
+        assert_eq!(found("status.rs", "    pub(crate) steps: Cell<u64>,"), 0);
+    }
 
     #[test]
     fn nouns_are_what_a_room_lists_as_such() {
@@ -152,6 +197,8 @@ mod tests {
         assert_eq!(found("clean/a.rs", "let a = crate::volume::read::b();"), 1);
         assert_eq!(found("attachments/a.rs", "use crate::clean::map::Map;"), 1);
         assert_eq!(found("volume/a.rs", "use crate::pool::open::Parts;"), 1);
+        assert_eq!(found("format/layout.rs", "use crate::members::segments::Purpose;"), 1);
+        assert_eq!(found("format/layout.rs", "use crate::format::codec::Reader;"), 0);
         assert_eq!(found("volume/a.rs", "use crate::pool::inner::PoolInner;"), 1);
         for good in
             ["use crate::clean::map::Map;", "use crate::format::rows::Rows;", "use crate::volume::inner::VolumeInner;"]

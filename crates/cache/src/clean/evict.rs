@@ -120,10 +120,10 @@ impl<E: Env> Clean<E> {
         // What volumes were promised goes last, and comes back.
         let used = |segment: &u32| self.slots.borrow().used_among(slots_of(ssd, *segment));
         let segment = self.claimable_segments(ssd, random).into_iter().min_by_key(used)?;
-        ssd.segments.borrow_mut().claim(segment);
-        let slots = ssd.segments.borrow().slots(segment);
+        ssd.segments.claim(segment);
+        let slots = ssd.segments.slots(segment);
         for local in ssd.take_ready_of(&slots) {
-            ssd.segments.borrow_mut().release_slot(local);
+            ssd.segments.release_slot(local);
         }
         let mut claimed = Claimed { evicted: Vec::new(), promised: Vec::new() };
         for slot in slots.map(|local| ssd.slot_index(local)) {
@@ -140,7 +140,7 @@ impl<E: Env> Clean<E> {
 
     /// Some segments that the log could have, from a place on that `random` says.
     fn claimable_segments(&self, ssd: &SlotSsd<E>, random: u64) -> Vec<u32> {
-        let segments = ssd.segments.borrow();
+        let segments = &ssd.segments;
         let is_quiet = |segment: &u32| {
             let local = segments.slots(*segment);
             !self.fills.any_into(&(ssd.slot_index(local.start).0..ssd.slot_index(local.end).0))
@@ -153,7 +153,7 @@ impl<E: Env> Clean<E> {
     /// The log needs a segment no more: its slots can be filled.
     pub(crate) fn return_segment(&self, index: SsdIndex, segment: u32) {
         let ssd = self.ssds.get(index);
-        let slots = ssd.segments.borrow().slots(segment);
+        let slots = ssd.segments.slots(segment);
         ssd.add_ready(slots);
     }
 
@@ -178,6 +178,6 @@ impl<E: Env> Clean<E> {
 }
 
 fn slots_of<E: Env>(ssd: &SlotSsd<E>, segment: u32) -> Range<SlotIndex> {
-    let local = ssd.segments.borrow().slots(segment);
+    let local = ssd.segments.slots(segment);
     ssd.slot_index(local.start)..ssd.slot_index(local.end)
 }

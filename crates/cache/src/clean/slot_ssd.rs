@@ -74,7 +74,7 @@ impl<E: Env> SlotSsd<E> {
 
     /// The segment that the slot is in is for slots, and is not on its way to the log.
     pub(super) fn is_for_slots(&self, local: u32) -> bool {
-        let segments = self.segments.borrow();
+        let segments = &self.segments;
         segments.is_for_slots(segments.of(local))
     }
 
@@ -109,7 +109,7 @@ impl<E: Env> SlotSsd<E> {
 
     /// Every slot is free, as its slot index is empty.
     pub(super) fn all_are_ready(&self) {
-        let segments = self.segments.borrow();
+        let segments = &self.segments;
         let free = (0..self.layout.slot_count()).rev().filter(|local| segments.is_for_slots(segments.of(*local)));
         *self.ready.borrow_mut() = free.collect();
     }
@@ -129,7 +129,7 @@ impl<E: Env> SlotSsd<E> {
         }
         let mut ready = self.ready.borrow_mut();
         let local = ready.pop()?;
-        self.segments.borrow_mut().begin_fill(local, low_half(fills));
+        self.segments.begin_fill(local, low_half(fills));
         self.fills.set(fills + 1);
         if ready.capacity() > READY_KEPT && ready.capacity() / 4 > ready.len() {
             let half = ready.capacity() / 2;
@@ -140,7 +140,7 @@ impl<E: Env> SlotSsd<E> {
 
     /// Nothing more is written to the slot by the fill with this generation: it is used from here on, or reclaimed.
     pub(super) fn fill_ended(&self, local: u32, generation: u32) {
-        self.segments.borrow_mut().end_fill(local, generation);
+        self.segments.end_fill(local, generation);
     }
 
     /// Takes the slots of this range that are ready.
@@ -213,7 +213,7 @@ impl<E: Env> SlotSsd<E> {
     fn collect_ready(&self) -> bool {
         let mut ready = self.grace.take_ready();
         let before = ready.len();
-        ready.retain(|local| !self.segments.borrow_mut().release_slot(*local));
+        ready.retain(|local| !self.segments.release_slot(*local));
         if ready.len() < before {
             self.wake_for_segments();
         }

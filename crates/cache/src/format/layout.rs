@@ -1,13 +1,10 @@
 //! Where everything lies on an SSD. Computed once when a pool is made, then read from the superblock.
 
-use std::ops::Range;
-
 use crate::config::{BlockBytes, PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::record::LOSSES_AREA_BYTES;
 
 use super::{index, slot_header};
-use crate::members::segments::{Purpose, Segments};
 
 /// Offsets of the two superblock copies.
 pub(crate) const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
@@ -134,7 +131,7 @@ impl Layout {
         RECORDS_OFFSET + records_bytes(self.catalogue_area_bytes)
     }
 
-    fn index_bytes(&self) -> u64 {
+    pub(crate) fn index_bytes(&self) -> u64 {
         2 * self.checkpoint_area_bytes + self.journal_bytes
     }
 
@@ -169,36 +166,6 @@ impl Layout {
     /// Where a segment begins; segments are counted with those of the index.
     pub(crate) fn segment_offset(&self, segment: u32) -> u64 {
         self.segments_offset() + u64::from(segment) * self.segment_bytes
-    }
-
-    /// Whether a write for this purpose may lie here, segments being used as they are now.
-    pub(crate) fn allows(&self, purpose: Purpose, range: &Range<u64>, segments: &Segments) -> bool {
-        let sector = u64::from(self.sector_bytes);
-        let aligned = range.start < range.end && range.start.is_multiple_of(sector) && range.end.is_multiple_of(sector);
-        let inside = |place: Range<u64>| place.start <= range.start && range.end <= place.end;
-        let placed = match purpose {
-            Purpose::Label => {
-                let [first, second] = SUPERBLOCK_OFFSETS;
-                [first, OWNER_OFFSET, second].iter().any(|start| inside(*start..start + SUPERBLOCK_BYTES))
-            }
-            Purpose::Record => inside(RECORDS_OFFSET..self.segments_offset()),
-            Purpose::Index => inside(self.segments_offset()..self.segments_offset() + self.index_bytes()),
-            Purpose::Slot { slot, generation } => {
-                let start = self.slot_offset(slot);
-                inside(start..start + self.stride()) && segments.is_being_filled(slot, generation)
-            }
-            Purpose::Log { incarnation } => range.start.checked_sub(self.segments_offset()).is_some_and(|start| {
-                let segment = u32::try_from(start / self.segment_bytes).unwrap_or(u32::MAX);
-                let start = self.segment_offset(segment);
-                inside(start..start + self.segment_bytes) && segments.is_of_row(segment, incarnation)
-            }),
-        };
-        aligned && placed && range.end <= self.ssd_bytes
-    }
-
-    /// All segments, those behind the index for slots.
-    pub(crate) fn segments(&self) -> Segments {
-        Segments::new(self.segment_count(), self.index_segments(), self.slots_per_segment())
     }
 
     pub(crate) fn checkpoint_offset(&self, area: u64) -> u64 {
@@ -284,59 +251,5 @@ mod tests {
         let layout =
             Layout::new(ssd, 512, block_bytes, segment_bytes_for(block_bytes, ssd)).expect("the SSD is large enough");
         assert!(u64::from(layout.slot_count()) * block_bytes.get() > ssd / 1000 * 990);
-    }
-
-    #[test]
-    fn a_write_lies_where_its_purpose_allows_it_and_nowhere_else() {
-        let block_bytes = BlockBytes::new(64 << 10).expect("a power of two");
-        let layout =
-            Layout::new(64 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 64 << 20)).expect("it fits");
-        let mut segments = layout.segments();
-        let (of_log, draining) = (
-            segments.for_slots().nth(2).expect("the SSD has segments for slots"),
-            segments.for_slots().nth(4).expect("the SSD has segments for slots"),
-        );
-        assert!(segments.set_log(of_log, 7));
-        let slot = segments.slots(segments.for_slots().next().expect("the SSD has segments for slots")).start;
-        let unused = segments.slots(of_log).start;
-        segments.begin_fill(slot, 70);
-        segments.claim(draining);
-        let at = |start: u64, length: u64| start..start + length;
-        let allows = |purpose, range| layout.allows(purpose, &range, &segments);
-        let stride = layout.stride();
-        let (records, index) = (RECORDS_OFFSET, layout.segments_offset());
-        let log = layout.segment_offset(of_log);
-        let good = [
-            (Purpose::Label, at(0, SUPERBLOCK_BYTES)),
-            (Purpose::Label, at(SUPERBLOCK_OFFSETS[1], SUPERBLOCK_BYTES)),
-            (Purpose::Label, at(OWNER_OFFSET, SUPERBLOCK_BYTES)),
-            (Purpose::Record, at(records, 4096)),
-            (Purpose::Record, at(index - 512, 512)),
-            (Purpose::Index, at(index, 512)),
-            (Purpose::Index, at(layout.journal_offset() + layout.journal_bytes - 512, 512)),
-            (Purpose::Slot { slot, generation: 70 }, at(layout.slot_offset(slot), stride)),
-            (Purpose::Log { incarnation: 7 }, at(log, layout.segment_bytes)),
-        ];
-        for (purpose, range) in &good {
-            assert!(allows(*purpose, range.clone()), "{purpose:?} at {range:?}");
-            for wrong in [range.start..range.start, range.start + 1..range.end, range.start..range.end - 1] {
-                assert!(!allows(*purpose, wrong.clone()), "{purpose:?} at {wrong:?}");
-            }
-            for (other, place) in good.iter().filter(|(other, _)| other != purpose) {
-                assert!(!allows(*purpose, place.clone()), "{purpose:?} where {other:?} may be");
-            }
-        }
-        let (between, beyond) = (at(OWNER_OFFSET + SUPERBLOCK_BYTES, 512), at(layout.ssd_bytes, 4096));
-        for purpose in good.map(|(purpose, _)| purpose) {
-            assert!(!allows(purpose, between.clone()) && !allows(purpose, beyond.clone()), "{purpose:?}");
-        }
-        let row = Purpose::Log { incarnation: 7 };
-        assert!(!allows(row, at(layout.segment_offset(draining), 4096)), "it is not of the log yet");
-        assert!(!allows(Purpose::Log { incarnation: 6 }, at(log, 4096)), "another row had it before");
-        let older = Purpose::Slot { slot, generation: 69 };
-        assert!(!allows(older, at(layout.slot_offset(slot), stride)), "it was given to another fill");
-        let not_given = Purpose::Slot { slot: unused, generation: 70 };
-        assert!(!allows(not_given, at(layout.slot_offset(unused), stride)), "no fill has it");
-        assert!(!allows(Purpose::Record, index - 512..index + 512), "it ends in the slot index");
     }
 }

@@ -64,7 +64,7 @@ impl<E: Env> LogSegments<E> {
 
     /// Computes how large the log can be with the SSDs that are there.
     pub(crate) fn measure(&self) {
-        let segments = self.members.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
+        let segments = self.members.serving_ssds().map(|ssd| ssd.segments.log_max()).collect();
         let size = capacity(segments, self.segment_pages());
         self.state.capacity.measured(size);
         self.count_openable();
@@ -91,7 +91,7 @@ impl<E: Env> LogSegments<E> {
         if taken.iter().any(Option::is_none) || taken.is_empty() {
             for (ssd, segment) in ssds.iter().zip(taken) {
                 if let Some(segment) = segment {
-                    ssd.segments.borrow_mut().set_free(segment, None);
+                    ssd.segments.set_free(segment, None);
                 }
             }
             self.count_openable();
@@ -111,7 +111,7 @@ impl<E: Env> LogSegments<E> {
     /// The segments that were taken for this row are its own from here on.
     pub(super) fn give_to_row(&self, row: &Row) {
         for copy in row.segments.iter().flatten().filter_map(|mirror| mirror.get().present()) {
-            self.members.ssd(copy.ssd).segments.borrow_mut().give_to_row(copy.segment, row.incarnation);
+            self.members.ssd(copy.ssd).segments.give_to_row(copy.segment, row.incarnation);
         }
     }
 
@@ -121,10 +121,10 @@ impl<E: Env> LogSegments<E> {
             if !ssd.is_online() {
                 return None;
             }
-            if let Some(segment) = ssd.segments.borrow_mut().take_free() {
+            if let Some(segment) = ssd.segments.take_free() {
                 return Some(segment);
             }
-            if !ssd.segments.borrow().is_draining() {
+            if !ssd.segments.is_draining() {
                 self.claim_segment(ssd)?;
                 continue;
             }
@@ -198,9 +198,9 @@ impl<E: Env> LogSegments<E> {
             if !ssd.is_online() {
                 continue;
             }
-            ssd.segments.borrow_mut().set_free(copy.segment, Some(row.incarnation));
-            let spare = ssd.segments.borrow().free_count() > ROWS_RESERVED;
-            let returned = if spare { ssd.segments.borrow_mut().return_free() } else { None };
+            ssd.segments.set_free(copy.segment, Some(row.incarnation));
+            let spare = ssd.segments.free_count() > ROWS_RESERVED;
+            let returned = if spare { ssd.segments.return_free() } else { None };
             if let Some(segment) = returned {
                 self.clean.return_segment(copy.ssd, segment);
             }

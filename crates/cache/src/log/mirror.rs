@@ -234,11 +234,11 @@ impl<E: Env> Mirrorer<E> {
     async fn mirror_to(&self, copy: &Wanted, target: &Rc<Ssd<E>>, host_requests: &impl Fn() -> u64) -> bool {
         let Some(segment) = self.segments.take_segment(target).await else { return false };
         self.segments.count_openable();
-        target.segments.borrow_mut().give_to_row(segment, copy.row.incarnation);
+        target.segments.give_to_row(segment, copy.row.incarnation);
         let new = PresentCopy { ssd_uuid: target.uuid, ssd: target.index, segment };
         let made = self.copy_segment(copy, new, host_requests).await && self.commit_copy(copy, new).await;
         if !made && target.is_online() {
-            target.segments.borrow_mut().set_free(segment, Some(copy.row.incarnation));
+            target.segments.set_free(segment, Some(copy.row.incarnation));
             self.segments.count_openable();
             target.wake_for_segments();
         }

@@ -50,11 +50,11 @@ impl<'a, E: Env> ReadSsd<'a, E> {
 
     /// Has the segment for the row of the write log with this incarnation; false: there is no such one, or the log has it already.
     pub(crate) fn take_for_log(self, segment: u32, incarnation: u64) -> bool {
-        self.0.segments.borrow_mut().set_log(segment, incarnation)
+        self.0.segments.set_log(segment, incarnation)
     }
 
     pub(crate) fn is_of_log(self, segment: u32) -> bool {
-        self.0.segments.borrow().is_of_log(segment)
+        self.0.segments.is_of_log(segment)
     }
 }
 

@@ -1,9 +1,12 @@
 //! What each segment of one SSD is used for, and for whom: which row of the write log has it, and which fill has which slot. Segments
 //! change between slots and the write log while the pool serves.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::address::at;
+use crate::format::layout::{Layout, OWNER_OFFSET, RECORDS_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 
 /// Of the segments behind the index, so many in four may be of the log.
 const LOG_QUARTERS_MAX: usize = 3;
@@ -39,15 +42,15 @@ pub(crate) enum Purpose {
 /// Segments are named by their number on the SSD, the slot index included.
 #[derive(Clone, Debug)]
 pub(crate) struct Segments {
-    uses: Vec<Use>,
+    uses: RefCell<Vec<Use>>,
     slots_per_segment: u32,
     index_segments: u32,
     /// Segments of the log, on their way to it or ready for it.
-    log: usize,
+    log: Cell<usize>,
     /// Those of them that are ready for it.
-    free: usize,
+    free: Cell<usize>,
     /// The slots that are being filled, and the generation of each fill: as many as fills that run.
-    filling: BTreeMap<u32, u32>,
+    filling: RefCell<BTreeMap<u32, u32>>,
 }
 
 impl Segments {
@@ -56,11 +59,18 @@ impl Segments {
         let small = |number: u64| u32::try_from(number).expect("slots of an SSD are counted in 32 bits");
         let uses = (0..count).map(|segment| if segment < index_segments { Use::Index } else { Use::Slots }).collect();
         let (slots_per_segment, index_segments) = (small(slots_per_segment), small(index_segments));
-        Self { uses, slots_per_segment, index_segments, log: 0, free: 0, filling: BTreeMap::new() }
+        Self {
+            uses: RefCell::new(uses),
+            slots_per_segment,
+            index_segments,
+            log: Cell::new(0),
+            free: Cell::new(0),
+            filling: RefCell::default(),
+        }
     }
 
     fn data_segments(&self) -> usize {
-        self.uses.len() - at(self.index_segments)
+        self.uses.borrow().len() - at(self.index_segments)
     }
 
     /// The most segments that may be of the log.
@@ -70,7 +80,7 @@ impl Segments {
 
     /// Segments of the log, on their way to it or ready for it.
     pub(crate) fn log_count(&self) -> usize {
-        self.log
+        self.log.get()
     }
 
     pub(crate) fn of(&self, local_slot: u32) -> u32 {
@@ -78,57 +88,63 @@ impl Segments {
     }
 
     /// The slots of a segment.
-    pub(crate) fn slots(&self, segment: u32) -> std::ops::Range<u32> {
+    pub(crate) fn slots(&self, segment: u32) -> Range<u32> {
         let first = (segment - self.index_segments) * self.slots_per_segment;
         first..first + self.slots_per_segment
     }
 
     pub(crate) fn is_for_slots(&self, segment: u32) -> bool {
-        self.uses[at(segment)] == Use::Slots
+        self.uses.borrow()[at(segment)] == Use::Slots
     }
 
     /// A slot that nothing uses is given to the fill with this generation.
-    pub(crate) fn begin_fill(&mut self, local_slot: u32, generation: u32) {
+    pub(crate) fn begin_fill(&self, local_slot: u32, generation: u32) {
         assert!(self.is_for_slots(self.of(local_slot)), "slot {local_slot} is filled, and is not for fills any more");
-        let other = self.filling.insert(local_slot, generation);
+        let other = self.filling.borrow_mut().insert(local_slot, generation);
         assert_eq!(other, None, "slot {local_slot} is given to a fill while another one has it");
     }
 
     /// Nothing more is written to the slot by the fill with this generation.
-    pub(crate) fn end_fill(&mut self, local_slot: u32, generation: u32) {
-        let ended = self.filling.remove(&local_slot);
+    pub(crate) fn end_fill(&self, local_slot: u32, generation: u32) {
+        let ended = self.filling.borrow_mut().remove(&local_slot);
         assert_eq!(ended, Some(generation), "slot {local_slot} is not what the fill that ends has");
     }
 
     /// The fill with this generation may write to the slot: no other one has it.
     pub(crate) fn is_being_filled(&self, local_slot: u32, generation: u32) -> bool {
-        self.filling.get(&local_slot) == Some(&generation)
+        self.filling.borrow().get(&local_slot) == Some(&generation)
     }
 
     /// The segments that are for slots now.
-    pub(crate) fn for_slots(&self) -> impl Iterator<Item = u32> {
-        let numbered = (0_u32..).zip(&self.uses);
-        numbered.filter(|(_, used)| **used == Use::Slots).map(|(segment, _)| segment)
+    pub(crate) fn for_slots(&self) -> impl Iterator<Item = u32> + use<> {
+        let uses = self.uses.borrow();
+        let numbered = (0_u32..).zip(uses.iter());
+        let found: Vec<u32> = numbered.filter(|(_, used)| **used == Use::Slots).map(|(segment, _)| segment).collect();
+        found.into_iter()
     }
 
     /// A segment of slots shall be of the log. Each of its slots is given up by [`Segments::release_slot`].
-    pub(crate) fn claim(&mut self, segment: u32) {
+    pub(crate) fn claim(&self, segment: u32) {
         assert!(self.is_for_slots(segment), "segment {segment} is not for slots");
         let slots = self.slots(segment);
-        assert!(self.filling.range(slots).next().is_none(), "segment {segment} is claimed while a fill writes to it");
-        self.uses[at(segment)] = Use::Draining(self.slots_per_segment);
-        self.log += 1;
+        assert!(
+            self.filling.borrow().range(slots).next().is_none(),
+            "segment {segment} is claimed while a fill writes to it"
+        );
+        self.uses.borrow_mut()[at(segment)] = Use::Draining(self.slots_per_segment);
+        self.log.set(self.log.get() + 1);
         self.assert_counted();
     }
 
     /// Nothing uses this slot any more. False: it belongs to a segment of slots and may be filled.
-    pub(crate) fn release_slot(&mut self, local_slot: u32) -> bool {
+    pub(crate) fn release_slot(&self, local_slot: u32) -> bool {
         let segment = at(self.of(local_slot));
-        match self.uses[segment] {
+        let used = self.uses.borrow()[segment];
+        match used {
             Use::Slots => false,
             Use::Draining(left) => {
-                self.uses[segment] = if left == 1 { Use::Free } else { Use::Draining(left - 1) };
-                self.free += usize::from(left == 1);
+                self.uses.borrow_mut()[segment] = if left == 1 { Use::Free } else { Use::Draining(left - 1) };
+                self.free.set(self.free.get() + usize::from(left == 1));
                 true
             }
             Use::Index | Use::Free | Use::Log(_) => {
@@ -138,32 +154,32 @@ impl Segments {
     }
 
     /// A segment that is ready for the log is of the log.
-    pub(crate) fn take_free(&mut self) -> Option<u32> {
-        let found = self.uses.iter().position(|used| *used == Use::Free)?;
-        self.uses[found] = Use::Log(None);
-        self.free -= 1;
+    pub(crate) fn take_free(&self) -> Option<u32> {
+        let found = self.uses.borrow().iter().position(|used| *used == Use::Free)?;
+        self.uses.borrow_mut()[found] = Use::Log(None);
+        self.free.set(self.free.get() - 1);
         self.assert_counted();
         Some(u32::try_from(found).expect("segments are counted in 32 bits"))
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.uses.iter().any(|used| matches!(used, Use::Draining(_)))
+        self.uses.borrow().iter().any(|used| matches!(used, Use::Draining(_)))
     }
 
     /// A segment that was taken is of the row with this incarnation, which was not known before.
-    pub(crate) fn give_to_row(&mut self, segment: u32, incarnation: u64) {
-        let used = &mut self.uses[at(segment)];
+    pub(crate) fn give_to_row(&self, segment: u32, incarnation: u64) {
+        let mut uses = self.uses.borrow_mut();
+        let used = &mut uses[at(segment)];
         assert_eq!(*used, Use::Log(None), "segment {segment} is given to a row, and is not free for one");
         *used = Use::Log(Some(incarnation));
     }
 
     /// At a start: the row with this incarnation lies here. False: it cannot.
-    pub(crate) fn set_log(&mut self, segment: u32, incarnation: u64) -> bool {
-        let place = self.uses.get_mut(at(segment));
-        match place {
+    pub(crate) fn set_log(&self, segment: u32, incarnation: u64) -> bool {
+        match self.uses.borrow_mut().get_mut(at(segment)) {
             Some(used @ Use::Slots) => {
                 *used = Use::Log(Some(incarnation));
-                self.log += 1;
+                self.log.set(self.log.get() + 1);
                 true
             }
             Some(Use::Index | Use::Draining(_) | Use::Free | Use::Log(_)) | None => false,
@@ -172,53 +188,91 @@ impl Segments {
 
     /// A row lies here, or something that is kept for one that is set aside.
     pub(crate) fn is_of_log(&self, segment: u32) -> bool {
-        matches!(self.uses.get(at(segment)), Some(Use::Log(_)))
+        matches!(self.uses.borrow().get(at(segment)), Some(Use::Log(_)))
     }
 
     /// The row with this incarnation has the segment.
     pub(crate) fn is_of_row(&self, segment: u32, incarnation: u64) -> bool {
-        self.uses.get(at(segment)) == Some(&Use::Log(Some(incarnation)))
+        self.uses.borrow().get(at(segment)) == Some(&Use::Log(Some(incarnation)))
     }
 
     /// A segment of the log, that the row with this incarnation had, is ready for the next one. `None`: it was not given to any.
-    pub(crate) fn set_free(&mut self, segment: u32, incarnation: Option<u64>) {
-        let used = self.uses[at(segment)];
+    pub(crate) fn set_free(&self, segment: u32, incarnation: Option<u64>) {
+        let used = self.uses.borrow()[at(segment)];
         assert_eq!(used, Use::Log(incarnation), "segment {segment} is freed by a row that does not have it");
-        self.uses[at(segment)] = Use::Free;
-        self.free += 1;
+        self.uses.borrow_mut()[at(segment)] = Use::Free;
+        self.free.set(self.free.get() + 1);
         self.assert_counted();
     }
 
     /// A segment that the log does not need is for slots again.
-    pub(crate) fn return_free(&mut self) -> Option<u32> {
-        let found = self.uses.iter().position(|used| *used == Use::Free)?;
-        self.uses[found] = Use::Slots;
-        self.free -= 1;
-        self.log -= 1;
+    pub(crate) fn return_free(&self) -> Option<u32> {
+        let found = self.uses.borrow().iter().position(|used| *used == Use::Free)?;
+        self.uses.borrow_mut()[found] = Use::Slots;
+        self.free.set(self.free.get() - 1);
+        self.log.set(self.log.get() - 1);
         self.assert_counted();
         Some(u32::try_from(found).expect("segments are counted in 32 bits"))
     }
 
     pub(crate) fn free_count(&self) -> usize {
-        self.free
+        self.free.get()
     }
 
     /// What is counted is what there is: by these counts the log knows how much room it has.
     fn assert_counted(&self) {
-        let count = |is_it: fn(&Use) -> bool| self.uses.iter().filter(|used| is_it(used)).count();
+        let count = |is_it: fn(&Use) -> bool| self.uses.borrow().iter().filter(|used| is_it(used)).count();
         let free = count(|used| *used == Use::Free);
         let log = free + count(|used| matches!(used, Use::Draining(_) | Use::Log(_)));
-        assert_eq!((self.free, self.log), (free, log), "segments of the log, and free ones of them, are counted wrong");
+        assert_eq!(
+            (self.free.get(), self.log.get()),
+            (free, log),
+            "segments of the log, and free ones of them, are counted wrong"
+        );
+    }
+}
+
+impl Layout {
+    /// All segments, those behind the index for slots.
+    pub(crate) fn segments(&self) -> Segments {
+        Segments::new(self.segment_count(), self.index_segments(), self.slots_per_segment())
+    }
+
+    /// Whether a write for this purpose may lie here, segments being used as they are now.
+    pub(crate) fn allows(&self, purpose: Purpose, range: &Range<u64>, segments: &Segments) -> bool {
+        let sector = u64::from(self.sector_bytes);
+        let aligned = range.start < range.end && range.start.is_multiple_of(sector) && range.end.is_multiple_of(sector);
+        let inside = |place: Range<u64>| place.start <= range.start && range.end <= place.end;
+        let placed = match purpose {
+            Purpose::Label => {
+                let [first, second] = SUPERBLOCK_OFFSETS;
+                [first, OWNER_OFFSET, second].iter().any(|start| inside(*start..start + SUPERBLOCK_BYTES))
+            }
+            Purpose::Record => inside(RECORDS_OFFSET..self.segments_offset()),
+            Purpose::Index => inside(self.segments_offset()..self.segments_offset() + self.index_bytes()),
+            Purpose::Slot { slot, generation } => {
+                let start = self.slot_offset(slot);
+                inside(start..start + self.stride()) && segments.is_being_filled(slot, generation)
+            }
+            Purpose::Log { incarnation } => range.start.checked_sub(self.segments_offset()).is_some_and(|start| {
+                let segment = u32::try_from(start / self.segment_bytes).unwrap_or(u32::MAX);
+                let start = self.segment_offset(segment);
+                inside(start..start + self.segment_bytes) && segments.is_of_row(segment, incarnation)
+            }),
+        };
+        aligned && placed && range.end <= self.ssd_bytes
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::BlockBytes;
+    use crate::format::layout::segment_bytes_for;
 
     #[test]
     fn a_segment_goes_to_the_log_when_its_last_slot_is_given_up_and_comes_back() {
-        let mut segments = Segments::new(10, 2, 3);
+        let segments = Segments::new(10, 2, 3);
         assert_eq!((segments.log_max(), segments.log_count()), (6, 0));
         assert_eq!((segments.of(0), segments.of(5)), (2, 3));
         segments.claim(3);
@@ -242,7 +296,7 @@ mod tests {
     }
     #[test]
     fn a_fill_has_its_slot_alone_until_it_ends() {
-        let mut segments = Segments::new(10, 2, 3);
+        let segments = Segments::new(10, 2, 3);
         segments.begin_fill(4, 70);
         assert!(
             segments.is_being_filled(4, 70) && !segments.is_being_filled(4, 71) && !segments.is_being_filled(5, 70)
@@ -255,7 +309,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is given to a fill while another one has it")]
     fn a_slot_is_not_given_to_two_fills() {
-        let mut segments = Segments::new(10, 2, 3);
+        let segments = Segments::new(10, 2, 3);
         segments.begin_fill(4, 70);
         segments.begin_fill(4, 71);
     }
@@ -263,7 +317,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is not what the fill that ends has")]
     fn a_fill_does_not_end_another_one() {
-        let mut segments = Segments::new(10, 2, 3);
+        let segments = Segments::new(10, 2, 3);
         segments.begin_fill(4, 71);
         segments.end_fill(4, 70);
     }
@@ -271,7 +325,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is claimed while a fill writes to it")]
     fn a_segment_is_not_claimed_under_a_fill() {
-        let mut segments = Segments::new(10, 2, 3);
+        let segments = Segments::new(10, 2, 3);
         segments.begin_fill(4, 70);
         segments.claim(3);
     }
@@ -279,7 +333,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is not for fills any more")]
     fn a_slot_of_a_claimed_segment_is_not_filled() {
-        let mut segments = Segments::new(10, 2, 3);
+        let segments = Segments::new(10, 2, 3);
         segments.claim(3);
         segments.begin_fill(4, 70);
     }
@@ -287,7 +341,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "its segment 3 is not for slots")]
     fn a_slot_is_not_freed_again_when_the_log_has_its_segment() {
-        let mut segments = Segments::new(10, 2, 3);
+        let segments = Segments::new(10, 2, 3);
         segments.claim(3);
         (3..6).for_each(|slot| assert!(segments.release_slot(slot)));
         segments.release_slot(4);
@@ -296,7 +350,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is freed by a row that does not have it")]
     fn a_segment_is_not_freed_by_another_row() {
-        let mut segments = Segments::new(10, 2, 3);
+        let segments = Segments::new(10, 2, 3);
         assert!(segments.set_log(4, 8));
         segments.set_free(4, Some(7));
     }
@@ -304,7 +358,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is freed by a row that does not have it")]
     fn a_segment_is_not_freed_twice() {
-        let mut segments = Segments::new(10, 2, 3);
+        let segments = Segments::new(10, 2, 3);
         assert!(segments.set_log(4, 8));
         segments.set_free(4, Some(8));
         segments.set_free(4, Some(8));
@@ -313,7 +367,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is given to a row, and is not free for one")]
     fn a_segment_is_not_given_to_two_rows() {
-        let mut segments = Segments::new(10, 2, 3);
+        let segments = Segments::new(10, 2, 3);
         assert!(segments.set_log(4, 8));
         segments.give_to_row(4, 9);
     }
@@ -321,8 +375,62 @@ mod tests {
     #[test]
     #[should_panic(expected = "are counted wrong")]
     fn a_segment_that_is_counted_wrong_is_noticed_at_the_next_change() {
-        let mut segments = Segments::new(10, 2, 3);
-        segments.log += 1;
+        let segments = Segments::new(10, 2, 3);
+        segments.log.set(1);
         segments.claim(3);
+    }
+
+    #[test]
+    fn a_write_lies_where_its_purpose_allows_it_and_nowhere_else() {
+        let block_bytes = BlockBytes::new(64 << 10).expect("a power of two");
+        let layout =
+            Layout::new(64 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 64 << 20)).expect("it fits");
+        let segments = layout.segments();
+        let (of_log, draining) = (
+            segments.for_slots().nth(2).expect("the SSD has segments for slots"),
+            segments.for_slots().nth(4).expect("the SSD has segments for slots"),
+        );
+        assert!(segments.set_log(of_log, 7));
+        let slot = segments.slots(segments.for_slots().next().expect("the SSD has segments for slots")).start;
+        let unused = segments.slots(of_log).start;
+        segments.begin_fill(slot, 70);
+        segments.claim(draining);
+        let at = |start: u64, length: u64| start..start + length;
+        let allows = |purpose, range| layout.allows(purpose, &range, &segments);
+        let stride = layout.stride();
+        let (records, index) = (RECORDS_OFFSET, layout.segments_offset());
+        let log = layout.segment_offset(of_log);
+        let good = [
+            (Purpose::Label, at(0, SUPERBLOCK_BYTES)),
+            (Purpose::Label, at(SUPERBLOCK_OFFSETS[1], SUPERBLOCK_BYTES)),
+            (Purpose::Label, at(OWNER_OFFSET, SUPERBLOCK_BYTES)),
+            (Purpose::Record, at(records, 4096)),
+            (Purpose::Record, at(index - 512, 512)),
+            (Purpose::Index, at(index, 512)),
+            (Purpose::Index, at(layout.journal_offset() + layout.journal_bytes - 512, 512)),
+            (Purpose::Slot { slot, generation: 70 }, at(layout.slot_offset(slot), stride)),
+            (Purpose::Log { incarnation: 7 }, at(log, layout.segment_bytes)),
+        ];
+        for (purpose, range) in &good {
+            assert!(allows(*purpose, range.clone()), "{purpose:?} at {range:?}");
+            for wrong in [range.start..range.start, range.start + 1..range.end, range.start..range.end - 1] {
+                assert!(!allows(*purpose, wrong.clone()), "{purpose:?} at {wrong:?}");
+            }
+            for (other, place) in good.iter().filter(|(other, _)| other != purpose) {
+                assert!(!allows(*purpose, place.clone()), "{purpose:?} where {other:?} may be");
+            }
+        }
+        let (between, beyond) = (at(OWNER_OFFSET + SUPERBLOCK_BYTES, 512), at(layout.ssd_bytes, 4096));
+        for purpose in good.map(|(purpose, _)| purpose) {
+            assert!(!allows(purpose, between.clone()) && !allows(purpose, beyond.clone()), "{purpose:?}");
+        }
+        let row = Purpose::Log { incarnation: 7 };
+        assert!(!allows(row, at(layout.segment_offset(draining), 4096)), "it is not of the log yet");
+        assert!(!allows(Purpose::Log { incarnation: 6 }, at(log, 4096)), "another row had it before");
+        let older = Purpose::Slot { slot, generation: 69 };
+        assert!(!allows(older, at(layout.slot_offset(slot), stride)), "it was given to another fill");
+        let not_given = Purpose::Slot { slot: unused, generation: 70 };
+        assert!(!allows(not_given, at(layout.slot_offset(unused), stride)), "no fill has it");
+        assert!(!allows(Purpose::Record, index - 512..index + 512), "it ends in the slot index");
     }
 }

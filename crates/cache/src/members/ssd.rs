@@ -61,7 +61,7 @@ pub(crate) struct Ssd<E: Env> {
     pub(super) flusher: Flusher,
     /// The writes up to the last one of the write log that completed.
     pub(super) appended: Cell<Mark>,
-    pub(crate) segments: RefCell<Segments>,
+    pub(crate) segments: Segments,
     pub(super) segments_changed: Event,
     pub(super) read_errors: Cell<u64>,
     /// Reads that failed in the runs before.
@@ -118,7 +118,7 @@ impl<E: Env> Ssd<E> {
             index_flushed: Cell::new(0),
             flusher: Flusher::new(),
             appended: Cell::new(Mark::default()),
-            segments: RefCell::new(superblock.layout.segments()),
+            segments: superblock.layout.segments(),
             segments_changed: Event::new(),
             read_errors: Cell::new(0),
             read_errors_before: Cell::new(0),
@@ -239,7 +239,7 @@ impl<E: Env> Ssd<E> {
     /// recovers what was there.
     fn assert_place(&self, purpose: Purpose, offset: u64, buf: &Buf) {
         let end = offset + u64::try_from(buf.len()).expect("a length fits in 64 bits");
-        let allowed = self.layout.allows(purpose, &(offset..end), &self.segments.borrow());
+        let allowed = self.layout.allows(purpose, &(offset..end), &self.segments);
         assert!(allowed, "SSD {}: a write for {purpose:?} may not lie at bytes {offset} to {end}", self.path);
     }
 
@@ -424,7 +424,7 @@ impl<E: Env> Ssd<E> {
 
     /// Segments that the write log may still take here.
     pub(crate) fn log_segments_left(&self) -> usize {
-        let segments = self.segments.borrow();
+        let segments = &self.segments;
         (segments.log_max() + segments.free_count()).saturating_sub(segments.log_count())
     }
 }
@@ -476,7 +476,7 @@ pub(crate) mod tests {
     impl Places {
         fn of(ssd: &Ssd<HostEnv>) -> Self {
             let layout = &ssd.layout;
-            let log = layout.segment_offset(ssd.segments.borrow().for_slots().last().expect("it has segments") + 1);
+            let log = layout.segment_offset(ssd.segments.for_slots().last().expect("it has segments") + 1);
             Self {
                 label: SUPERBLOCK_OFFSETS[0],
                 record: RECORDS_OFFSET,
@@ -498,7 +498,7 @@ pub(crate) mod tests {
     /// An SSD whose last segment is of a row, and whose first slot is being filled; both had another one before.
     fn used_ssd(env: HostEnv) -> Ssd<HostEnv> {
         let ssd = new_ssd(env);
-        let mut segments = ssd.segments.borrow_mut();
+        let segments = &ssd.segments;
         let last = segments.for_slots().last().expect("it has segments");
         assert!(segments.set_log(last, 6));
         segments.set_free(last, Some(6));
@@ -507,7 +507,6 @@ pub(crate) mod tests {
         segments.begin_fill(0, 69);
         segments.end_fill(0, 69);
         segments.begin_fill(0, 70);
-        drop(segments);
         ssd
     }
 

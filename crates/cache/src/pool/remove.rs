@@ -87,7 +87,7 @@ impl<E: Env> PoolInner<E> {
                     .to_owned(),
             ),
             (Some(log), PoolKind::ReadWrite) => {
-                let segments = staying.iter().map(|ssd| ssd.segments.borrow().log_max()).collect();
+                let segments = staying.iter().map(|ssd| ssd.segments.log_max()).collect();
                 let size = capacity(segments, log.segments().segment_pages());
                 let dirty = log.total().dirty;
                 if size.rows >= ROWS_MIN && dirty <= size.pages / 2 {

@@ -99,7 +99,7 @@ impl<E: Env> Mirrorer<E> {
                 copy.cell().change(MirrorChange::Found(ssd.index));
                 relied_on.push(copy);
             } else if ssd.is_online() {
-                ssd.segments.borrow_mut().set_free(segment, Some(copy.row.incarnation));
+                ssd.segments.set_free(segment, Some(copy.row.incarnation));
                 ssd.wake_for_segments();
             }
         }
