@@ -301,7 +301,7 @@ pub struct VolumeStatus {
     pub write_cache_used_bytes: u64,
     /// Bytes acknowledged to the host and not yet on the backing device, zeroes included: what is at risk.
     pub dirty_bytes: u64,
-    /// Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or given up.
+    /// Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or its loss accepted.
     pub lost_bytes: u64,
     /// How long the oldest of what is dirty has been so, in seconds, counted anew at a start; `None` if nothing is dirty.
     pub oldest_dirty_seconds: Option<u64>,

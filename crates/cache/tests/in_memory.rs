@@ -265,7 +265,7 @@ fn its_size_and_which_volumes_it_serves_change_while_hosts_read() {
 
 // proves: M2
 #[test]
-fn what_was_given_up_with_a_volumes_cache_is_not_in_memory_any_more() {
+fn what_was_discarded_with_a_volumes_cache_is_not_in_memory_any_more() {
     run(async |env| {
         let world = World::new(env, &[32 * MIB, 32 * MIB], 32 * MIB);
         let pool = world.create(PoolKind::ReadWrite).await;

@@ -1,4 +1,4 @@
-//! A backing device whose flush or write ends badly: after everybody gave up waiting for it, or when the pool stops.
+//! A backing device whose flush or write ends badly: after everybody stopped waiting for it, or when the pool stops.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Dirty data of which no copy can be had is unavailable, and not lost (REQUIREMENTS F5, F9): when an SSD that has a copy is
-//! back, exactly what nobody wrote or gave up meanwhile is there again.
+//! back, exactly what nobody wrote or accepted as lost meanwhile is there again.
 
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::PoolKind;
@@ -199,7 +199,7 @@ fn what_is_set_aside_holds_up_no_append_and_no_freeing_and_older_rows_do_not_sho
 
 // proves: F5
 #[test]
-fn what_was_given_up_does_not_come_back() {
+fn what_was_accepted_as_lost_does_not_come_back() {
     run(async |env| {
         let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
         let (pool, volume) = lazy(&world).await;

@@ -1,5 +1,5 @@
 //! The last copy of dirty data is lost while the pool runs (REQUIREMENTS F5): exactly that answers errors, also after a
-//! restart, until it is written again or given up.
+//! restart, until it is written again or accepted as lost.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ async fn lost_pages(volume: &Volume<TestEnv>, pages: u64) -> BTreeSet<u64> {
 
 // proves: F5
 #[test]
-fn without_any_ssd_what_was_dirty_answers_errors_until_it_is_written_again_or_given_up() {
+fn without_any_ssd_what_was_dirty_answers_errors_until_it_is_written_again_or_accepted() {
     run(async |env| {
         let mut world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
         let pool = lazy(&world).await;
@@ -69,7 +69,7 @@ fn without_any_ssd_what_was_dirty_answers_errors_until_it_is_written_again_or_gi
         let expected: BTreeSet<u64> = (0..50).filter(|page| !again(page)).collect();
         assert_eq!(lost_pages(&volume, 60).await, expected, "{}", pool.status().recovery);
         assert_eq!((read(&volume, 7).await, read(&volume, 22).await, read(&volume, 100).await), (9, 0, 4));
-        assert!(pool.detach(&volume.name(), DirtyData::Clean).await.is_err(), "nobody gives it up by the way");
+        assert!(pool.detach(&volume.name(), DirtyData::Clean).await.is_err(), "nobody accepts it by the way");
         assert_eq!(pool.accept_loss().await.unwrap(), 42 * 4096);
         assert_eq!((lost_pages(&volume, 60).await, volume.status().lost_bytes), (BTreeSet::new(), 0));
         pool.detach(&volume.name(), DirtyData::Clean).await.unwrap();
@@ -217,7 +217,7 @@ fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted
             };
             assert!(reason.contains("accept the loss"), "{reason}");
             assert!(is_lost(&volume, 500).await, "all of it may be older");
-            assert!(pool.detach(&volume.name(), DirtyData::Clean).await.is_err(), "nobody gives it up by the way");
+            assert!(pool.detach(&volume.name(), DirtyData::Clean).await.is_err(), "nobody accepts it by the way");
             assert!(matches!(pool.reattach(&other).await.unwrap(), Reattached::Warm { .. }));
             assert_eq!(read(&other, 5).await, 7);
             write(&other, 5, 7).await;
@@ -241,7 +241,7 @@ fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted
 
 // proves: F5, F7
 #[test]
-fn where_a_part_of_the_write_log_is_given_up_at_a_start_no_slot_is_believed() {
+fn where_a_part_of_the_write_log_is_discarded_at_a_start_no_slot_is_believed() {
     run(async |env| {
         let mut world = World::new(env.clone(), &[16 * MIB; 4], 64 * MIB);
         let pool = lazy(&world).await;

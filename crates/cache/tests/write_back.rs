@@ -556,7 +556,7 @@ fn dirty_data_is_found_checked_and_written_without_a_daemon() {
 
 // proves: F4, F5
 #[test]
-fn what_no_copy_is_left_of_is_given_up_only_by_word() {
+fn what_no_copy_is_left_of_is_accepted_as_lost_only_by_word() {
     run(async |env| {
         let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
         let pool = world.create().await;

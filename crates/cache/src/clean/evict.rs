@@ -1,4 +1,4 @@
-//! Slots are given up for other blocks, for the write log, or because an SSD is to leave.
+//! Slots are released for other blocks, for the write log, or because an SSD is to leave.
 //!
 //! Whoever has slots evicted counts them to their volumes: that is why the verbs answer whose they were.
 
@@ -12,7 +12,7 @@ use crate::clean::pending_drops::Drops;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::clean::slots::Why;
 
-/// Segments that are looked at to find the one that is given up most cheaply.
+/// Segments that are looked at to find the one that is released most cheaply.
 const CANDIDATES: usize = 64;
 
 /// Slots that the pool keeps ready for fills: a 64th, within these bounds, and at most an eighth.

@@ -26,7 +26,7 @@ impl<E: Env> Clean<E> {
         volumes
     }
 
-    /// Flushes the SSDs of these slots; those that cannot leave the pool. Who gives up the wait does not give up the flush: only the
+    /// Flushes the SSDs of these slots; those that cannot leave the pool. Who cancels the wait does not cancel the flush: only the
     /// flush itself learns that it failed.
     pub(crate) async fn flush_slots(&self, batch: &[Filled]) {
         let involved = self.ssds.iter().filter(|ssd| ssd.is_online()).filter(|ssd| {

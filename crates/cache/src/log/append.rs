@@ -27,7 +27,7 @@ const APPENDS_IN_SEGMENT: u32 = 2;
 
 /// A host's write was under way when its volume was taken from the pool by force.
 pub(super) fn cancelled() -> Error {
-    Error::new(ErrorKind::Gone, "what the cache held of the volume was given up")
+    Error::new(ErrorKind::Gone, "what the cache held of the volume was discarded")
 }
 
 pub(super) fn stopped() -> Error {

@@ -442,7 +442,7 @@ impl<E: Env> BatchWriter<E> {
         }
     }
 
-    /// What copies are left of a batch that was given up are made unreadable, durably. Until then nothing is appended and no
+    /// What copies are left of a batch that was discarded are made unreadable, durably. Until then nothing is appended and no
     /// row is freed: a start may find the batch, and must not believe it beside newer ones, or when what superseded its
     /// pages is gone from the log.
     async fn erase_orphaned_batch(&self, inflight: &InflightBatch) {

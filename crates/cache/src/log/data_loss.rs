@@ -1,6 +1,6 @@
 //! The last copy of something leaves with its SSD while the pool runs (REQUIREMENTS F5): the pages that only it held are
 //! unavailable from then on, durably: they answer errors until an SSD with a copy is back (`set_aside.rs`), a host writes them,
-//! or they are given up; everything else goes on.
+//! or their loss is accepted; everything else goes on.
 //!
 //! What is unavailable is put on record in the state directory before the SSD leaves: which pages, by row, and where they lie. A
 //! row record says that both copies of a segment are gone only together with the number of that record and the attachments that
@@ -38,7 +38,7 @@ use crate::members::Members;
 use crate::members::pool_life::PoolLife;
 use crate::members::ssd::Ssd;
 
-/// Pages that are given up in one piece.
+/// Pages that are accepted as lost in one piece.
 const ACCEPT_PAGES: u64 = 64;
 
 /// An SSD leaves with the last copy of something: no rows are recorded before that is on record.
@@ -337,7 +337,7 @@ impl<E: Env> DataLoss<E> {
         Some(pages)
     }
 
-    /// What was lost and nobody knows is given up, durably: volumes that are fenced for it may be reattached.
+    /// What was lost and nobody knows is accepted, durably: volumes that are fenced for it may be reattached.
     pub(crate) async fn accept_unknown(&self) -> Result<(), Error> {
         let unknown = self.state.losses.with_unknown_loss();
         if unknown.is_empty() {

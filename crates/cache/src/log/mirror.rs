@@ -3,7 +3,7 @@
 //! only then is it relied on. Whatever fails meanwhile, the row is as it was.
 //!
 //! Only sealed rows are copied: nothing is written to them any more. They may be freed meanwhile, which waits until the
-//! copy is given up.
+//! copy is discarded.
 
 pub(crate) mod ssd_copies;
 

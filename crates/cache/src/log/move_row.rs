@@ -100,7 +100,7 @@ impl Moves {
         let mut outcome = Ok(());
         while self.0.len() > if outcome.is_ok() { left } else { 0 } {
             let oldest = self.0.pop_front().expect("there are more");
-            // One that is given up comes again.
+            // One that is cancelled comes again.
             outcome = outcome.and(oldest.await.unwrap_or(Ok(())));
         }
         outcome

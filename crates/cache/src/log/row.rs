@@ -520,7 +520,7 @@ impl Row {
     }
 }
 
-/// See [`Row::copies_one_by_one`]. An SSD takes seconds to be given up: the pair is looked up anew for each copy.
+/// See [`Row::copies_one_by_one`]. An SSD takes seconds to leave: the pair is looked up anew for each copy.
 pub(crate) struct CopiesOneByOne<'a> {
     pair: &'a [MirrorCell; 2],
     order: CopyOrder,

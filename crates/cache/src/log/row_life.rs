@@ -24,7 +24,7 @@ pub(crate) enum RowChange {
     HeadersDurable,
     /// It takes no more batches.
     Closed,
-    /// Batches of it were given up, or a segment of it has no copy any more.
+    /// Batches of it were discarded, or a segment of it has no copy any more.
     Broke,
     /// All of its batches are complete, and its summaries are written if it is whole.
     BatchesEnded,

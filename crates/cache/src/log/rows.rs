@@ -165,7 +165,7 @@ impl<E: Env> RowKeeper<E> {
         Ok(())
     }
 
-    /// Returns when a start finds nothing of batches that were given up.
+    /// Returns when a start finds nothing of batches that were discarded.
     pub(super) async fn until_no_orphans(&self) {
         while self.state.stream.has_orphans() {
             self.signals.room.wait().await;

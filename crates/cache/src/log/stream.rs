@@ -50,7 +50,7 @@ pub(crate) struct StreamMark {
 #[derive(Default)]
 pub(crate) struct Stream {
     inflight: RefCell<VecDeque<Rc<InflightBatch>>>,
-    /// Batches that were given up and may still be found by a start.
+    /// Batches that were discarded and may still be found by a start.
     orphans: Cell<usize>,
     /// Of the newest batch that has its place.
     last_checksum: Cell<u32>,
@@ -101,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// The batches in flight are given up, the oldest first; each counts until [it is erased](Self::orphan_is_erased).
+    /// The batches in flight are discarded, the oldest first; each counts until [it is erased](Self::orphan_is_erased).
     pub(crate) fn orphan_all(&self) -> VecDeque<Rc<InflightBatch>> {
         let orphans = self.inflight.take();
         self.orphans.set(self.orphans.get() + orphans.len());
@@ -111,7 +111,7 @@ impl Stream {
     /// No start finds it any more.
     pub(crate) fn orphan_is_erased(&self) {
         let orphans = self.orphans.get();
-        assert!(orphans > 0, "a batch is erased that was not given up");
+        assert!(orphans > 0, "a batch is erased that was not discarded");
         self.orphans.set(orphans - 1);
     }
 
@@ -119,7 +119,7 @@ impl Stream {
         self.orphans.get() > 0
     }
 
-    /// Nothing is in flight, and nothing that was given up can be found.
+    /// Nothing is in flight, and nothing that was discarded can be found.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight() == 0 && !self.has_orphans()
     }
@@ -195,9 +195,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of what is in flight and a count of what was given up.
+        /// Against a list of what is in flight and a count of what was discarded.
         #[test]
-        fn batches_complete_in_order_and_what_is_given_up_counts_until_it_is_erased(
+        fn batches_complete_in_order_and_what_is_discarded_counts_until_it_is_erased(
             steps in prop::collection::vec((0_u8..6, 0_u32..40), 1..120),
         ) {
             let stream = Stream::default();
@@ -215,9 +215,9 @@ mod tests {
                         stream.complete_front();
                     }
                     3 => {
-                        let given_up: Vec<u32> = stream.orphan_all().iter().map(|batch| batch.index).collect();
-                        orphans += given_up.len();
-                        prop_assert_eq!(given_up, inflight.drain(..).collect::<Vec<_>>());
+                        let discarded: Vec<u32> = stream.orphan_all().iter().map(|batch| batch.index).collect();
+                        orphans += discarded.len();
+                        prop_assert_eq!(discarded, inflight.drain(..).collect::<Vec<_>>());
                     }
                     4 => {
                         // What completed was `at` batches less at the time when the flush began.
@@ -269,8 +269,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a batch is erased that was not given up")]
-    fn only_what_was_given_up_is_erased() {
+    #[should_panic(expected = "a batch is erased that was not discarded")]
+    fn only_what_was_discarded_is_erased() {
         Stream::default().orphan_is_erased();
     }
 

@@ -61,7 +61,7 @@ pub(crate) struct WriteLog {
     pub(crate) capacity: Capacity,
     /// Pages of data that all rows together have place for.
     pages_held: Cell<u64>,
-    /// The newest row record names rows that were given up before they took a batch.
+    /// The newest row record names rows that were closed before they took a batch.
     record_names_dropped: Cell<bool>,
     pub(crate) queue: Queue,
     pub(crate) stream: Stream,
@@ -377,7 +377,7 @@ impl WriteLog {
         self.oldest_live.set(self.next_number.get());
     }
 
-    /// The newest record names rows that were given up before they took a batch.
+    /// The newest record names rows that were closed before they took a batch.
     pub(crate) fn record_names_dropped(&self) -> bool {
         self.record_names_dropped.get()
     }
@@ -408,9 +408,9 @@ impl WriteLog {
         assert!(is_free, "row {number} is freed, and no durable record says so");
     }
 
-    /// A row that took no batch is given up; its record, if there is one, says so at the next change.
+    /// A row that took no batch is closed; its record, if there is one, says so at the next change.
     pub(crate) fn drop_row(&self, row: &Rc<Row>) {
-        assert_eq!(row.batches(), 0, "row {} is given up, and has taken batches", row.number);
+        assert_eq!(row.batches(), 0, "row {} is closed, and has taken batches", row.number);
         self.remove_newest(row);
         self.record_names_dropped.set(true);
     }
@@ -824,7 +824,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is given up, and has taken batches")]
+    #[should_panic(expected = "is closed, and has taken batches")]
     fn a_row_with_batches_is_not_dropped() {
         let (log, row) = used_row(|_| {});
         log.drop_row(&row);

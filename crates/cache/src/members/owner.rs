@@ -100,7 +100,7 @@ pub async fn may_have_owner<E: Env>(env: &E, ssds: &[Named<E::Device>]) -> bool 
     first_look(&env.machine(), &look_at_all::<E>(env, &marked(ssds)).await) == FirstLook::Watch
 }
 
-/// Looks whether somebody else uses one of these SSDs now, whose content is to be given up.
+/// Looks whether somebody else uses one of these SSDs now, whose content is to be discarded.
 ///
 /// # Errors
 /// `OtherMachine`: somebody does.

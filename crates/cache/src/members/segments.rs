@@ -16,7 +16,7 @@ enum Use {
     /// The slot index lies here.
     Index,
     Slots,
-    /// On its way to the log: so many of its slots are not given up yet.
+    /// On its way to the log: so many of its slots are not released yet.
     Draining(u32),
     /// Ready for the log.
     Free,
@@ -123,7 +123,7 @@ impl Segments {
         found.into_iter()
     }
 
-    /// A segment of slots shall be of the log. Each of its slots is given up by [`Segments::release_slot`].
+    /// A segment of slots shall be of the log. Each of its slots is released by [`Segments::release_slot`].
     pub(crate) fn claim(&self, segment: u32) {
         assert!(self.is_for_slots(segment), "segment {segment} is not for slots");
         let slots = self.slots(segment);
@@ -271,7 +271,7 @@ mod tests {
     use crate::format::layout::segment_bytes_for;
 
     #[test]
-    fn a_segment_goes_to_the_log_when_its_last_slot_is_given_up_and_comes_back() {
+    fn a_segment_goes_to_the_log_when_its_last_slot_is_released_and_comes_back() {
         let segments = Segments::new(10, 2, 3);
         assert_eq!((segments.log_max(), segments.log_count()), (6, 0));
         assert_eq!((segments.of(0), segments.of(5)), (2, 3));

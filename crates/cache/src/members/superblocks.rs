@@ -47,7 +47,7 @@ impl<E: Env> Ssd<E> {
         self.write(Purpose::Label, second, bytes).await.map(drop)
     }
 
-    /// Runs a step of making it ready; if it does not answer it is given up.
+    /// Runs a step of making it ready; if it does not answer it is discarded.
     pub(crate) async fn in_time<T>(&self, step: impl Future<Output = Result<T, Fault>>) -> Result<T, Error> {
         let mut step = std::pin::pin!(step);
         loop {

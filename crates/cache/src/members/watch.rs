@@ -40,8 +40,8 @@ impl Silence {
             return Verdict::Answers;
         }
         let can_do_without = self.another_answers && !self.holds_last_copy;
-        let is_given_up = !self.dirty && self.lasts > limits::SSD_GONE_TIMEOUT;
-        if !self.holds_log || can_do_without || is_given_up { Verdict::Leaves } else { Verdict::Suspect }
+        let is_gone = !self.dirty && self.lasts > limits::SSD_GONE_TIMEOUT;
+        if !self.holds_log || can_do_without || is_gone { Verdict::Leaves } else { Verdict::Suspect }
     }
 }
 
@@ -57,7 +57,7 @@ struct Seats {
     free: Vec<usize>,
 }
 
-/// A operation; it is given up when this is dropped.
+/// An operation; it is watched no more when this is dropped.
 pub(crate) struct InflightOp<'a> {
     watch: &'a Watch,
     index: usize,

@@ -207,7 +207,7 @@ impl<E: Env> WitnessKeeper<'_, E> {
         }
     }
 
-    /// Who gives up the wait does not give up the flush, for only the flush itself learns that it failed.
+    /// Who cancels the wait does not cancel the flush, for only the flush itself learns that it failed.
     fn spawn_keeping(&self, ssd: &Rc<Ssd<E>>) {
         if ssd.witness.keeping.replace(true) {
             return;

@@ -1,4 +1,4 @@
-//! What is lost is given up (REQUIREMENTS F5): only an administrator makes a fact of a loss. What is unavailable, and what no SSD can
+//! What is lost is accepted (REQUIREMENTS F5): only an administrator makes a fact of a loss. What is unavailable, and what no SSD can
 //! bring back, is from then on what the backing devices hold.
 
 use std::rc::Rc;

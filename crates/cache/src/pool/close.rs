@@ -208,7 +208,7 @@ impl<'p, E: Env> Stop<'p, E> {
         durable.unwrap_or_else(|| Err(silent(volume)))
     }
 
-    /// Waits as long as a stop may. Who gives up the wait does not give up a flush, for only the flush itself learns that it
+    /// Waits as long as a stop may. Who cancels the wait does not cancel a flush, for only the flush itself learns that it
     /// failed.
     async fn in_stop_time<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Option<T> {
         let mut work = Box::pin(work);

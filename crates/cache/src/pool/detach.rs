@@ -52,7 +52,7 @@ impl<E: Env> PoolInner<E> {
         let held = match &volume {
             Some(volume) => match volume.view.in_time(volume.hold_all()).await {
                 Ok(held) => Some(held),
-                // What was sent to the device is given up with the rest.
+                // What was sent to the device is discarded with the rest.
                 Err(_) if dirty == DirtyData::Discard => None,
                 Err(error) => return Err(error),
             },

@@ -215,7 +215,7 @@ impl<E: Env> Pool<E> {
     }
 
     /// Gives up the dirty data of which no copy is left ([`VolumeStatus::lost_bytes`]): from then on it is what the backing
-    /// devices hold. Answers the bytes; of volumes whose backing device is not there nothing is given up. Volumes that are
+    /// devices hold. Answers the bytes; of volumes whose backing device is not there nothing is accepted. Volumes that are
     /// fenced with [`crate::FenceCause::UnknownLoss`] are to be reattached then.
     ///
     /// [`VolumeStatus::lost_bytes`]: crate::VolumeStatus::lost_bytes

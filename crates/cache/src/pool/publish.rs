@@ -65,8 +65,8 @@ impl<E: Env> Publisher<E> {
         join_all(flushes).await.into_iter().flatten().collect()
     }
 
-    /// Whether the backing device flushes within the limit: one that hangs holds up its own slots only. Who gives up the
-    /// wait does not give up the flush, for only the flush itself learns that it failed.
+    /// Whether the backing device flushes within the limit: one that hangs holds up its own slots only. Who cancels the
+    /// wait does not cancel the flush, for only the flush itself learns that it failed.
     async fn flushed_in_time(&self, volume: Rc<VolumeInner<E>>) -> bool {
         if !volume.backing.begin_flush_to_publish() {
             return false;

@@ -30,9 +30,9 @@ use crate::time_limit::within;
 pub enum Missing {
     /// Refuse, naming them; the caller waits and tries again.
     Refuse,
-    /// Go on without them: they leave the pool, and what they hold is never believed again. Dirty data is not given up.
+    /// Go on without them: they leave the pool, and what they hold is never believed again. Dirty data is not discarded.
     Leave,
-    /// As [`Self::Leave`], and give up the dirty data of which no copy is left, and the proof that what is left is the newest.
+    /// As [`Self::Leave`], and discard the dirty data of which no copy is left, and the proof that what is left is the newest.
     AcceptLoss,
 }
 

@@ -34,7 +34,7 @@ impl<E: Env> MissedRead<'_, E> {
         let (promise, brought) = Promise::new();
         let keys: Vec<BlockKey> = fills.iter().map(|fill| fill.key()).collect();
         let (volume, pool, pages) = (Rc::clone(reader), Rc::clone(&attached.pool), pages.clone());
-        // The fills have begun: they end also if the host gives up.
+        // The fills have begun: they end also if the host stops waiting.
         reader.env.spawn(async move {
             let wide = widened(&pool, &pages, &fills);
             let read = volume.view.read_whole_pages(&wide, volume.env.buffers().take(bytes_of(&wide))).await.ok();

@@ -33,7 +33,7 @@ const EXTENT_BYTES: u64 = 1 << 20;
 const IDLE: Duration = Duration::from_secs(2);
 /// Pause after a pass that failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often a write-through looks where its pages are: they are moved once while an SSD is given up.
+/// How often a write-through looks where its pages are: they are moved once while an SSD leaves.
 const WRITE_OUT_TRIES: u32 = 8;
 
 /// A stretch of a volume that is written to the backing device in one piece, and what the log has of it.

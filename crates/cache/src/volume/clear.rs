@@ -159,8 +159,8 @@ impl<'v, E: Env> Clearing<'v, E> {
         Error::new(ErrorKind::Refused, message)
     }
 
-    /// Writes some of what is dirty, to see that the device takes it; the cleaner goes on with the rest. Who gives up the wait
-    /// does not give up the writes.
+    /// Writes some of what is dirty, to see that the device takes it; the cleaner goes on with the rest. Who cancels the wait
+    /// does not cancel the writes.
     async fn write_some_again(&self, attached: &Rc<Attached<E>>) -> Result<(), Error> {
         let Some(log) = attached.pool.log.clone() else { return Ok(()) };
         if log.counts(attached.index).dirty == 0 || self.volume.cleaning.replace(true) {

@@ -25,7 +25,7 @@ use crate::volume::place::PoolRooms;
 /// How often what waits in the queue is looked at without any news.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Blocks that a volume gives up at most for one that it gets: more than one only after its share was made smaller.
+/// Blocks that a volume evicts at most for one that it gets: more than one only after its share was made smaller.
 const OWN_EVICTIONS: u32 = 64;
 
 /// The largest blocks that are read with a miss: what a backing device reads with little more effort than a page. Larger ones are
@@ -167,7 +167,7 @@ impl<'p, E: Env> Filler<'p, E> {
         if !self.pool.clean.needs_fill(key, self.pages_in_block(key, &volume)) {
             return None;
         }
-        // A volume that has all that it may have gives up a block of its own.
+        // A volume that has all that it may have evicts a block of its own.
         let room = self.pool.clean.make_room_in_share(key.volume, 1, OWN_EVICTIONS);
         add(&volume.stats.evicted_blocks, u64::from(room.evicted));
         if !room.enough {

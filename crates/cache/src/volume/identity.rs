@@ -44,7 +44,7 @@ impl<E: Env> BackingView<E> {
         self.in_time(self.capture_identity(size_bytes, false)).await?
     }
 
-    /// Flushes the backing device. Who gives up the wait does not give up the flush, for only the flush itself learns that it
+    /// Flushes the backing device. Who cancels the wait does not cancel the flush, for only the flush itself learns that it
     /// failed.
     pub(crate) async fn flush_in_time(&self) -> Result<(), Error> {
         let backing = Rc::clone(&self.backing);

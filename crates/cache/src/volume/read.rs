@@ -346,7 +346,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
             }
             break;
         }
-        // Its dirty data may have been given up meanwhile.
+        // Its dirty data may have been discarded meanwhile.
         self.volume.check_not_fenced()?;
         self.volume.view.read_whole_pages(&pages, self.volume.env.buffers().take(PAGE_BYTES)).await
     }

@@ -104,7 +104,7 @@ impl Turns {
         self.admissible = self.admissible.saturating_sub(1);
     }
 
-    /// A request of a host that waited is given up.
+    /// A request of a host that waited is cancelled.
     pub(crate) fn host_gives_up(&mut self, now: Instant) {
         self.hosts_waiting -= 1;
         self.decide(now);
@@ -130,7 +130,7 @@ impl Turns {
         self.fills_seen = now;
     }
 
-    /// A fill that waited begins to read, or gives up.
+    /// A fill that waited begins to read, or is cancelled.
     pub(crate) fn fill_waits_no_longer(&mut self, now: Instant) {
         self.fills_waiting -= 1;
         self.decide(now);

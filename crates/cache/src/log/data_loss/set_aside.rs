@@ -307,19 +307,19 @@ impl<E: Env> DataLoss<E> {
     /// superseded. Answers the bytes.
     pub(crate) async fn discard_unavailable(&self, volumes: &[VolumeIndex]) -> Result<u64, Error> {
         let _one_at_a_time = self.losses_lock.acquire(1).await;
-        let is_given_up = |live: &Live| live.is_unavailable() && volumes.contains(&live.volume);
+        let is_accepted = |live: &Live| live.is_unavailable() && volumes.contains(&live.volume);
         let rows = self.state.rows_aside();
         let discarded: Vec<Live> =
-            rows.iter().flat_map(|row| self.lives_of(row)).filter(|live| is_given_up(live)).collect();
+            rows.iter().flat_map(|row| self.lives_of(row)).filter(|live| is_accepted(live)).collect();
         if discarded.is_empty() {
             return Ok(0);
         }
-        self.write_next_losses(is_given_up).await?;
+        self.write_next_losses(is_accepted).await?;
         // Nobody waits for their SSDs any more.
         self.state.losses.wait_for_none();
         let mut bytes = 0;
         for live in discarded {
-            // What came back, or was written meanwhile, is not given up.
+            // What came back, or was written meanwhile, is not accepted as lost.
             if self.state.overlay.borrow().get(live.volume, live.page).is_some_and(|now| now.place == live.place) {
                 self.forget_replaced(&live);
                 bytes += PAGE;
