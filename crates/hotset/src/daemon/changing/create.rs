@@ -44,11 +44,18 @@ impl Creation {
     }
 
     pub(crate) async fn create_pool(&self, request: &PoolCreate) -> Result<(), ApiError> {
-        let checked = self.check_create(request).await?;
-        // That takes long: other changes go on. What they changed is looked at again.
-        self.fill_sparse(&checked.spec.name, &checked.candidates).await?;
-        let _one_at_a_time = self.records.change.lock().await;
-        let checked = self.check_create(request).await?;
+        let mut is_filled = false;
+        let (_one_at_a_time, checked) = loop {
+            let lock = self.records.change.lock().await;
+            let checked = self.check_create(request).await?;
+            if is_filled || !any_sparse(&checked.candidates) {
+                break (lock, checked);
+            }
+            // That takes long: other changes go on. What they changed is looked at again.
+            drop(lock);
+            self.fill_sparse(&checked.spec.name, &checked.candidates).await?;
+            is_filled = true;
+        };
         let name = checked.spec.name.clone();
         let warnings = checked.plan.warnings.clone();
         self.records.state.reset_member(&name).map_err(|error| self.records.state_failed(&error))?;
@@ -197,6 +204,11 @@ impl Creation {
             }
         }
     }
+}
+
+/// Whether images have to be written in full before a pool gets them.
+pub(super) fn any_sparse(candidates: &[Candidate]) -> bool {
+    candidates.iter().any(|candidate| candidate.sparse)
 }
 
 /// What the tables of all open pools take when every slot is in use and every spare has taken over.

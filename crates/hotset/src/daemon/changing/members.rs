@@ -10,7 +10,9 @@ use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus, Removed};
 use tokio::sync::oneshot;
 
-use super::create::{Creation, check_distinct, check_memory, check_sizes, check_unsigned, sizes_with_spares, without};
+use super::create::{
+    Creation, any_sparse, check_distinct, check_memory, check_sizes, check_unsigned, sizes_with_spares, without,
+};
 use super::operations::{Begin, Begun, Cancel, Operations, WaitsFor, carry_on};
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::{pool_name, uuid};
@@ -46,11 +48,18 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) async fn add_ssds(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<bool, ApiError> {
         let pool = pool_name(name)?;
-        let sparse = self.check_add(name, add, place).await?;
-        // That takes long: other changes go on. What they changed is looked at again.
-        self.creation.fill_sparse(&pool, &sparse).await?;
-        let _one_at_a_time = self.records.change.lock().await;
-        let candidates = self.check_add(name, add, place).await?;
+        let mut is_filled = false;
+        let (_one_at_a_time, candidates) = loop {
+            let lock = self.records.change.lock().await;
+            let candidates = self.check_add(name, add, place).await?;
+            if is_filled || !any_sparse(&candidates) {
+                break (lock, candidates);
+            }
+            // As with a new pool: other changes go on, and are looked at again.
+            drop(lock);
+            self.creation.fill_sparse(&pool, &candidates).await?;
+            is_filled = true;
+        };
         let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
         let (added, of) = (paths.clone(), pool.clone());
         match place {
