@@ -6,6 +6,7 @@ mod bench;
 mod command;
 mod console;
 mod fuzz;
+mod over_minutes;
 mod package;
 mod python;
 mod sim;

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use plotters::prelude::*;
+use plotters::prelude::{BLUE, RGBColor};
 use serde_json::Value;
 
 use crate::bench::{commit, date, machine};
 use crate::command::{cargo, root, succeed, target_dir, watch};
+use crate::over_minutes::{self, Plot};
 
 /// The test that is the run.
 const TEST: &str =
@@ -152,38 +153,18 @@ fn tables(record: &Value) -> String {
 
 /// Memory and descriptors of both daemons over the minutes of the run.
 fn draw(path: &Path, record: &Value) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let area = SVGBackend::new(path, (900, 440)).into_drawing_area();
-    area.fill(&WHITE)?;
-    let minutes = number(&record["seconds"]) / 60.0;
-    let plots = [
-        ("memory in MB: the daemon that lasts (blue), the one that is replaced (grey)", 1, 1e6),
-        ("descriptors", 2, 1.0),
-    ];
-    for ((title, index, unit), panel) in plots.into_iter().zip(area.split_evenly((2, 1))) {
+    let plot = |title, index, unit| {
         let points = |lasting| -> Vec<(f64, f64)> {
             let samples = world(record, lasting)["samples"].as_array().map_or(&[][..], Vec::as_slice);
             samples.iter().map(|sample| (number(&sample[0]) / 60.0, number(&sample[index]) / unit)).collect()
         };
-        let lines = [(points(false), RGBColor(160, 160, 160)), (points(true), BLUE)];
-        let most = lines.iter().flat_map(|(points, _)| points).map(|point| point.1).fold(1.0, f64::max) * 1.1;
-        let mut chart = ChartBuilder::on(&panel)
-            .caption(title, ("sans-serif", 15))
-            .margin(8)
-            .x_label_area_size(24)
-            .y_label_area_size(64)
-            .build_cartesian_2d(0.0..minutes, 0.0..most)?;
-        chart
-            .configure_mesh()
-            .y_labels(4)
-            .light_line_style(WHITE)
-            .x_label_formatter(&|minute| format!("{minute:.0} min"))
-            .draw()?;
-        for (points, color) in lines {
-            chart.draw_series(LineSeries::new(points, &color))?;
-        }
-    }
-    area.present()?;
-    Ok(())
+        Plot { title, lines: vec![(points(false), RGBColor(160, 160, 160)), (points(true), BLUE)] }
+    };
+    let plots = [
+        plot("memory in MB: the daemon that lasts (blue), the one that is replaced (grey)", 1, 1e6),
+        plot("descriptors", 2, 1.0),
+    ];
+    over_minutes::draw(path, number(&record["seconds"]) / 60.0, &plots)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, anyhow, bail};
-use plotters::prelude::*;
+use plotters::prelude::BLUE;
 
 use super::Bench;
 use super::clients::{Access, Load, batching_command, value_of};
@@ -16,6 +16,7 @@ use super::daemon::Daemon;
 use super::figure::{Figure, Judged, Target};
 use super::statistics::median;
 use crate::command::root;
+use crate::over_minutes::{self, Plot};
 
 const SSD_BYTES: u64 = 1 << 30;
 const VOLUME_BYTES: u64 = 4 << 30;
@@ -131,37 +132,21 @@ fn figures(seconds: &[Second], minutes: u64) -> Vec<Figure> {
 /// Four plots, one below the other, over the minutes of the run.
 fn draw(path: &Path, seconds: &[Second]) -> std::result::Result<(), Box<dyn std::error::Error>> {
     const STEPS: usize = 720;
-    let area = SVGBackend::new(path, (900, 880)).into_drawing_area();
-    area.fill(&WHITE)?;
     let minutes = seconds.last().map_or(1.0, |second| second.at_seconds) / 60.0;
-    let plots: [(&str, Field); 4] = [
-        ("4 KiB random writes per second", |second| second.iops),
-        ("p99 of their latency in ms", |second| second.p99_ms),
-        ("memory of the daemon in MB", |second| second.resident_mb),
-        ("dirty data in MB", |second| second.dirty_mb),
-    ];
     // No more points than can be seen: the largest of each group.
     let group = seconds.len().div_ceil(STEPS).max(1);
-    for ((title, field), panel) in plots.into_iter().zip(area.split_evenly((4, 1))) {
-        let most = seconds.iter().map(field).fold(1.0, f64::max) * 1.1;
-        let mut chart = ChartBuilder::on(&panel)
-            .caption(title, ("sans-serif", 15))
-            .margin(8)
-            .x_label_area_size(24)
-            .y_label_area_size(64)
-            .build_cartesian_2d(0.0..minutes, 0.0..most)?;
-        chart
-            .configure_mesh()
-            .y_labels(4)
-            .light_line_style(WHITE)
-            .x_label_formatter(&|minute| format!("{minute:.0} min"))
-            .draw()?;
+    let plot = |title, field: Field| {
         let points = seconds.chunks(group).map(|group| {
             let most = group.iter().map(field).fold(0.0, f64::max);
             (group[0].at_seconds / 60.0, most)
         });
-        chart.draw_series(LineSeries::new(points, &BLUE))?;
-    }
-    area.present()?;
-    Ok(())
+        Plot { title, lines: vec![(points.collect(), BLUE)] }
+    };
+    let plots = [
+        plot("4 KiB random writes per second", |second| second.iops),
+        plot("p99 of their latency in ms", |second| second.p99_ms),
+        plot("memory of the daemon in MB", |second| second.resident_mb),
+        plot("dirty data in MB", |second| second.dirty_mb),
+    ];
+    over_minutes::draw(path, minutes, &plots)
 }
