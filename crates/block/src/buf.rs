@@ -34,6 +34,9 @@ const PAGES_MAX: usize = 2048;
 /// kernel. The fills of a pool of the largest blocks hold a little less, so that they need no new memory while they go on.
 pub(crate) const POOL_KEEPS_BYTES: usize = 128 << 20;
 
+/// The most that is given back to the kernel at once: hosts wait meanwhile.
+const RELEASE_BYTES_MAX: usize = 16 << 20;
+
 /// One class takes at most this part of the arena, so that a burst of large buffers leaves some for the small ones.
 const ARENA_SHARES: usize = 4;
 
@@ -207,6 +210,12 @@ impl BufPool {
         self.lists.borrow_mut().release_pages(pages_max)
     }
 
+    /// Gives half of the memory outside the arena back to the kernel that nobody has taken since this was last called, so that what a
+    /// burst needed does not stay for ever; answers how many bytes.
+    pub(crate) fn release_unused(&self) -> usize {
+        self.lists.borrow_mut().release_unused()
+    }
+
     /// The addresses of the arena, for registering it with a ring.
     pub(crate) fn arena(&self) -> Range<usize> {
         let lists = self.lists.borrow();
@@ -256,7 +265,10 @@ fn class_of(len: usize) -> Option<(usize, usize)> {
 
 /// What a pool has: memory that came back, and what is left of the arena.
 struct FreeLists {
+    /// The last one that came back is the next to be taken.
     classes: [Vec<Rc<Memory>>; CLASSES],
+    /// Of each class, how many were left at the least since unused memory was last released.
+    least_free: [usize; CLASSES],
     kept_bytes: usize,
     kept_bytes_max: usize,
     arena: Option<Arena>,
@@ -278,11 +290,20 @@ impl FreeLists {
         let capacity = arena_bytes.next_multiple_of(PAGE_BYTES);
         let arena = (capacity > 0).then(|| Arena::new(capacity, &[libc::MADV_HUGEPAGE, libc::MADV_DONTFORK]));
         let (regions, released) = (None, Vec::new());
-        Self { classes: [const { Vec::new() }; CLASSES], kept_bytes: 0, kept_bytes_max, arena, regions, released }
+        Self {
+            classes: [const { Vec::new() }; CLASSES],
+            least_free: [0; CLASSES],
+            kept_bytes: 0,
+            kept_bytes_max,
+            arena,
+            regions,
+            released,
+        }
     }
 
     fn take(&mut self, class: usize, capacity: usize) -> Rc<Memory> {
         if let Some(memory) = self.classes[class].pop() {
+            self.least_free[class] = self.least_free[class].min(self.classes[class].len());
             if !memory.in_arena {
                 self.kept_bytes -= capacity;
             }
@@ -328,6 +349,25 @@ impl FreeLists {
             let _ = unsafe { libc::madvise(memory.base.as_ptr().cast(), PAGE_BYTES, libc::MADV_DONTNEED) };
         }
         self.released.len() - before
+    }
+
+    fn release_unused(&mut self) -> usize {
+        let before = self.kept_bytes;
+        for (free, least) in self.classes.iter_mut().zip(&mut self.least_free) {
+            // What was not taken lies where the list begins.
+            let unused = free[..*least].iter().filter(|memory| !memory.in_arena).count();
+            let mut left = unused.div_ceil(2);
+            free.retain(|memory| {
+                let goes = left > 0 && !memory.in_arena && before - self.kept_bytes < RELEASE_BYTES_MAX;
+                if goes {
+                    left -= 1;
+                    self.kept_bytes -= memory.capacity;
+                }
+                !goes
+            });
+            *least = free.len();
+        }
+        before - self.kept_bytes
     }
 
     fn give_back(&mut self, memory: Rc<Memory>) {
@@ -564,6 +604,26 @@ mod tests {
         assert!(again.iter().all(|page| page.iter().all(|byte| *byte == 0)), "the kernel gave other memory");
         assert!(kept.iter().all(|page| page.iter().all(|byte| *byte == 7)));
         assert_eq!(BufPool::new().release_pages(9), 0);
+    }
+
+    #[test]
+    fn what_a_burst_needed_goes_back_to_the_kernel_and_what_is_used_stays() {
+        let pool = BufPool::with_arena(1 << 20, POOL_KEEPS_BYTES);
+        let take = |count: usize| -> Vec<Buf> { (0..count).map(|_| pool.take(1 << 20)).collect() };
+        drop(take(8));
+        assert_eq!(pool.release_unused(), 0, "it was in use a moment ago");
+        drop(take(2));
+        assert_eq!(pool.release_unused(), 3 << 20, "half of the six that nobody has taken since");
+        let used = take(5);
+        assert_eq!(pool.release_unused(), 0);
+        drop(used);
+        let kept = |pool: &BufPool| pool.lists.borrow().kept_bytes;
+        (0..4).for_each(|_| _ = pool.release_unused());
+        assert_eq!(kept(&pool), 0);
+        drop(take(40));
+        pool.release_unused();
+        assert_eq!(pool.release_unused(), RELEASE_BYTES_MAX, "no more at once");
+        assert_eq!(kept(&pool), (40 << 20) - RELEASE_BYTES_MAX);
     }
 
     #[test]

@@ -36,6 +36,9 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// How much of that peers have to take what is sent to them.
 const PEER_DRAIN_TIME: Duration = Duration::from_millis(500);
 
+/// How often memory is released that was not used for so long.
+const RELEASE_EVERY: Duration = Duration::from_secs(10);
+
 /// The least memory that is worth registering.
 const REGISTERED_BYTES_MIN: usize = 1 << 20;
 
@@ -95,6 +98,7 @@ impl Executor {
             random: RefCell::default(),
             clock: RunningClock::new(Instant::default(), RealInstant::default().plus(START.elapsed())),
             pool,
+            released_at: Cell::default(),
             inbox,
         };
         Ok(Self { core: Rc::new(core) })
@@ -246,6 +250,8 @@ pub(crate) struct Core {
     random: RefCell<Vec<u64>>,
     clock: RunningClock,
     pub(crate) pool: BufPool,
+    /// When unused memory of the pool was last released.
+    released_at: Cell<Instant>,
     inbox: Arc<Inbox>,
 }
 
@@ -317,6 +323,7 @@ impl Core {
         self.visit_kernel(if idle { self.wait_for_timer() } else { Wait::No });
         self.mark_clock();
         self.fire_timers();
+        self.release_unused();
         false
     }
 
@@ -389,6 +396,14 @@ impl Core {
             };
             let Some(waker) = due else { return };
             waker.wake();
+        }
+    }
+
+    fn release_unused(&self) {
+        let now = self.now();
+        if now.since(self.released_at.get()) >= RELEASE_EVERY {
+            self.released_at.set(now);
+            self.pool.release_unused();
         }
     }
 
