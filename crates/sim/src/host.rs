@@ -44,6 +44,12 @@ enum Request {
 }
 
 impl Host {
+    /// One of a volume that is there.
+    pub fn of(daemon: &Daemon, number: usize) -> Option<Self> {
+        let volume = daemon.volume(number)?;
+        Some(Self { daemon: daemon.clone(), number, volume, stream_at: None, flush_next: false })
+    }
+
     fn disk(&self) -> Rc<HostVolume> {
         Rc::clone(&self.daemon.world.volumes[self.number])
     }

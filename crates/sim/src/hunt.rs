@@ -73,6 +73,7 @@ const SHARP: &[(Planted, PoolKind, Profile)] = &[
     (Planted::OffListTooLate, PoolKind::ReadWrite, Profile::SecondLoss),
     (Planted::ReturnedWhole, PoolKind::ReadWrite, Profile::SecondLoss),
     (Planted::ReturnNotCompared, PoolKind::ReadWrite, Profile::SecondLoss),
+    (Planted::MemoryKeepsLost, PoolKind::ReadWrite, Profile::SecondLoss),
     (Planted::MirrorForgotten, PoolKind::ReadWrite, Profile::Changing),
     (Planted::ReleasedBeforeEmpty, PoolKind::ReadWrite, Profile::Changing),
     (Planted::ScrubBelievesFirstCopy, PoolKind::ReadWrite, Profile::Scrubs),

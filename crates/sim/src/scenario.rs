@@ -329,8 +329,7 @@ async fn serve(daemon: Daemon) {
 pub(crate) async fn look_after_crash(daemon: &Daemon) {
     daemon.world.set_phase("hosts look at what they wrote");
     for number in 0..daemon.world.volumes.len() {
-        let Some(volume) = daemon.volume(number) else { continue };
-        let host = Host { daemon: daemon.clone(), number, volume, stream_at: None, flush_next: false };
+        let Some(host) = Host::of(daemon, number) else { continue };
         let stretches = daemon.world.volumes[number].model.borrow().written_stretches(LOOK_BYTES);
         for range in stretches {
             host.look(range).await;

@@ -10,12 +10,17 @@ use hotset_cache::{Error, ErrorKind, Named};
 use crate::administrator;
 use crate::daemon::Daemon;
 use crate::device::SimDevice;
+use crate::host::Host;
 use crate::world::{Ssd, World};
 
 /// Extents of a volume that are looked at: more than there can be.
 const EXTENTS_MAX: usize = 1 << 16;
 /// Longer than a pool takes to notice that SSDs are gone, and to put on record what went with them.
 const SETTLES: Duration = Duration::from_secs(1);
+/// Where requests meet in a block: its first pages.
+const HOT_BYTES: u64 = 3 * 4096;
+/// A page that is read so often is in memory.
+const ADMITTED_AT: usize = 2;
 
 /// What is lost of a volume, as the pool says.
 #[derive(Default)]
@@ -71,6 +76,12 @@ pub async fn strike(daemon: Daemon) {
     if daemon.stopping.get() || world.two_lost.get().is_some() || world.state_is_blank.get() {
         return;
     }
+    if world.simulation.draw(|random| !random.one_in(3)) {
+        read_hot_pages(&daemon).await;
+    }
+    if daemon.stopping.get() {
+        return;
+    }
     let first = world.simulation.draw(|random| random.index(world.ssds.len()));
     let second = (first + 1 + world.simulation.draw(|random| random.index(world.ssds.len() - 1))) % world.ssds.len();
     world.two_lost.set(Some(daemon.env.now()));
@@ -82,6 +93,35 @@ pub async fn strike(daemon: Daemon) {
     if world.simulation.draw(|random| random.one_in(2)) {
         bring_back(&daemon).await;
     }
+}
+
+/// What hosts write most is in memory, too, as far as there is room.
+async fn read_hot_pages(daemon: &Daemon) {
+    let block = daemon.world.shape.settings.block_bytes.get();
+    for (number, volume) in daemon.world.volumes.iter().enumerate() {
+        let Some(host) = Host::of(daemon, number) else { continue };
+        let hot = volume.hot.borrow().clone();
+        for range in hot.into_iter().map(|number| ByteRange::at(number * block, HOT_BYTES)) {
+            for _ in 0..ADMITTED_AT {
+                host.look(ByteRange { end: range.end.min(volume.size_bytes()), ..range }).await;
+            }
+        }
+    }
+}
+
+/// What was accepted is one thing, in memory and below.
+async fn look_at_accepted(daemon: &Daemon, accepted: &[(usize, ByteRange)]) {
+    for is_in_memory in [true, false] {
+        if !is_in_memory {
+            daemon.memory.allow(&daemon.env, 0).await;
+        }
+        for (number, range) in accepted {
+            if let Some(host) = Host::of(daemon, *number) {
+                host.look(ByteRange { end: range.end.min(range.start + HOT_BYTES), ..*range }).await;
+            }
+        }
+    }
+    daemon.memory.allow(&daemon.env, u64::MAX).await;
 }
 
 /// SSDs that vanished are there again while the daemon runs, one after the other, or only one of them.
@@ -143,14 +183,18 @@ pub async fn accept(daemon: &Daemon) -> Result<(), Error> {
         let content = host.disk.content();
         for extent in Lost::of(daemon, number).extents {
             let extent = ByteRange { end: extent.end.min(host.size_bytes()), ..extent };
-            begun.push((number, host.model.borrow_mut().begin_acceptance(extent, &content)));
+            begun.push((number, extent, host.model.borrow_mut().begin_acceptance(extent, &content)));
         }
     }
     daemon.world.simulation.note(|| format!("accept the loss of {} extents", begun.len()));
     let outcome = pool.accept_loss().await;
     daemon.world.simulation.note(|| format!("accepted: {outcome:?}"));
-    for (number, write) in begun {
+    let mut accepted = Vec::new();
+    for (number, extent, write) in begun {
         daemon.world.volumes[number].model.borrow_mut().end_write(write, crate::model::Answered::Unknown);
+        accepted.push((number, extent));
     }
-    outcome.map(drop)
+    outcome?;
+    look_at_accepted(daemon, &accepted).await;
+    Ok(())
 }

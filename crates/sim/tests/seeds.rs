@@ -17,7 +17,6 @@ const SLOW: &[Planted] = &[
     Planted::SealWithoutFlush,
     Planted::RecoverByPosition,
     Planted::ScrubHoldsNothing,
-    Planted::LossForgotten,
 ];
 /// Seeds for these.
 const SEEDS_MAX_SLOW: usize = 1200;
@@ -63,10 +62,10 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::StaleNewcomerBelieved, 168),
     (Planted::ReleasedBeforeEmpty, 69),
     (Planted::RecoverByPosition, 191),
-    (Planted::OffListTooLate, 649),
-    (Planted::ReturnedWhole, 649),
+    (Planted::OffListTooLate, 6_149),
+    (Planted::ReturnedWhole, 1_599),
     (Planted::ScrubHoldsNothing, 553),
-    (Planted::LossForgotten, 10_399),
+    (Planted::LossForgotten, 749),
     (Planted::PauseCounted, 31),
     (Planted::AckBeforeEpoch, 27),
     (Planted::ChangedBackingIgnored, 44),
@@ -90,6 +89,7 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::MemoryTakesOldRead, 0),
     (Planted::AheadTakesOldRead, 1_610),
     (Planted::MemoryServesDeparted, 334),
+    (Planted::MemoryKeepsLost, 3_999),
 ];
 /// Seeds that found bugs, and what those were.
 const FOUND: &[(u64, &str)] = &[
