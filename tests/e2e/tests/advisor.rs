@@ -1,12 +1,13 @@
 //! What the advisor says: recorded requests, and what pools would have done with them.
 
+use std::fs::File;
 use std::thread;
 use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::http;
 use hotset_e2e::pattern::assert_pages;
-use hotset_e2e::tools::eventually;
+use hotset_e2e::tools::{eventually, succeed};
 use serde_json::Value;
 
 const RECORDING: &str = "/api/v1/volumes/v/recording";
@@ -135,12 +136,76 @@ fn a_volume_without_a_cache_is_told_what_one_would_bring_which_is_what_it_brings
     let counted = |what: &str| daemon.stat("v", what);
     let (hits, reads) = (counted("read_hits"), counted("reads"));
     read_blocks(&daemon, 200);
-    let ratio = |part: u64, whole: u64| {
-        f64::from(u32::try_from(part).expect("counts are below 2^32"))
-            / f64::from(u32::try_from(whole).expect("counts are below 2^32"))
-    };
     let measured = ratio(counted("read_hits") - hits, counted("reads") - reads);
     assert!((measured - predicted).abs() < 0.03, "{predicted} was predicted, {measured} measured");
+}
+
+const ZIPF_READS: u64 = 60_000;
+
+/// Reads of which few pages get most, the same ones each time; answers how many.
+fn read_by_zipf(daemon: &Daemon) -> u64 {
+    let (uri, number) = (format!("--uri={}", daemon.uri("v")), format!("--number_ios={ZIPF_READS}"));
+    let words = ["--name=zipf", "--ioengine=nbd", &uri, "--rw=randread", "--bs=4k", "--iodepth=1", &number];
+    let shape = ["--random_distribution=zipf:1.1", "--norandommap", "--randseed=7", "--size=1G", "--io_size=4G"];
+    let before = daemon.stat("v", "reads");
+    succeed("fio", &[&words[..], &shape].concat());
+    daemon.stat("v", "reads") - before
+}
+
+/// What the curve says of a cache of so many bytes, between two of its points.
+fn told_at(curve: &[Value], bytes: f64) -> f64 {
+    let points: Vec<[f64; 2]> = curve
+        .iter()
+        .map(|point| ["size_bytes", "hit_ratio"].map(|key| point[key].as_f64().expect("a number")))
+        .collect();
+    let after = points.iter().position(|[size, _]| *size >= bytes).unwrap_or(points.len() - 1).max(1);
+    let [[from, low], [to, high]] = [points[after - 1], points[after]];
+    low + (high - low) * ((bytes - from) / (to - from)).clamp(0.0, 1.0)
+}
+
+// proves: A1, A3
+#[test]
+fn caches_that_are_made_as_advised_for_a_zipf_load_of_fio_have_the_hits_that_were_told() {
+    let daemon = Daemon::start();
+    let backing = daemon.site.path("backing");
+    File::create(&backing).and_then(|file| file.set_len(1024 * MIB)).expect("an image can be made");
+    daemon.json(&format!("volume create v --backing {}", backing.display()));
+    eventually("the volume is watched", Duration::from_secs(20), || {
+        read_blocks(&daemon, 1);
+        known(&daemon) > 0
+    });
+    let before = known(&daemon);
+    let reads = read_by_zipf(&daemon);
+    let advice = advice(&daemon, before + reads);
+    let curve = advice["curve"].as_array().expect("a list");
+    let recommended = advice["recommended"]["size_bytes"].as_u64().expect("a number");
+    let setup = |key: &str| advice["setup"][key].to_string().replace('"', "");
+    let settings = format!(
+        "--type read --io-type custom --block-size {} --populate-on-read {} --populate-on-write {} --policy {}",
+        setup("block_bytes"),
+        setup("populate_on_read"),
+        setup("populate_on_write"),
+        setup("policy")
+    );
+    for size in [recommended, recommended / 4] {
+        let ssd = daemon.site.blank(&format!("ssd-{size}"), size + 16 * MIB).display().to_string();
+        daemon.ok(&format!("pool create p {settings} --ssd {ssd}"));
+        let capacity = daemon.json("pool show p")["capacity_bytes"].as_f64().expect("a number");
+        daemon.ok("volume enable-cache v --pool p");
+        let hits = daemon.stat("v", "read_hits");
+        let reads = read_by_zipf(&daemon);
+        let measured = ratio(daemon.stat("v", "read_hits") - hits, reads);
+        let told = told_at(curve, capacity);
+        println!("{} MiB: {told:.3} was told, {measured:.3} measured", size / MIB);
+        assert!((measured - told).abs() < 0.03, "{capacity}: {told} was told, {measured} measured: {advice}");
+        daemon.ok("volume disable-cache v");
+        daemon.ok("pool delete p");
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    let [part, whole] = [part, whole].map(|count| f64::from(u32::try_from(count).expect("counts are below 2^32")));
+    part / whole
 }
 
 // proves: A6

@@ -13,8 +13,8 @@ use crate::config::BlockBytes;
 use super::access::{Access, Accesses, Direction, Passage};
 use super::sample::{Rate, Sampled};
 
-/// Accesses that are kept at most: 32 KiB.
-pub const KEPT_MAX: usize = 4096;
+/// Accesses that are kept at most: 128 KiB, as long as they are not taken.
+pub const KEPT_MAX: usize = 1 << 14;
 
 /// An access in eight bytes: its block; where its pages begin, and how many more than one there are, ten bits each; the direction and
 /// the passage.
@@ -28,7 +28,8 @@ const WRITE: u64 = 1 << (32 + 2 * PAGE_BITS);
 const PAST: u64 = WRITE << 1;
 
 impl Kept {
-    fn new(block: BlockIndex, pages: &Range<u64>, direction: Direction, passage: Passage) -> Self {
+    /// Of these pages of a block, which are not none.
+    pub fn new(block: BlockIndex, pages: &Range<u64>, direction: Direction, passage: Passage) -> Self {
         let write = match direction {
             Direction::Read => 0,
             Direction::Write => WRITE,
@@ -199,13 +200,13 @@ mod tests {
     #[test]
     fn when_the_ring_is_full_it_is_a_whole_sample_of_a_lower_rate() {
         let tap = tap(64, Rate::ALL);
-        let all: Vec<u64> = (0..20_000).map(|index| (index * 7919) % 9973).collect();
+        let all: Vec<u64> = (0..80_000).map(|index| (index * 7919) % 39_989).collect();
         for block in &all {
             tap.note(&(block * 16..block * 16 + 1), Direction::Read, Passage::Counted);
         }
         let taken = tap.take(wanted(64, Some(Rate::ALL)));
         let rate = taken.rate.unwrap();
-        assert!(taken.kept.len() <= KEPT_MAX && rate < Rate::ALL && taken.accesses.reads == 20_000);
+        assert!(taken.kept.len() <= KEPT_MAX && rate < Rate::ALL && taken.accesses.reads == 80_000);
         let index = |block: &u64| BlockIndex(u32::try_from(*block).unwrap());
         let expected: Vec<BlockIndex> =
             all.iter().map(index).filter(|block| rate.takes(Sampled::new(*block))).collect();

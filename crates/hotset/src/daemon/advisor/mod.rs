@@ -28,9 +28,10 @@ use crate::plane::Handle;
 pub(crate) use self::advice::Case;
 pub(crate) use self::sums::Asked;
 
-/// How often accesses are taken, while rings have room; and when one is a quarter full.
-const INTERVAL: Duration = Duration::from_secs(1);
-const HURRIED_INTERVAL: Duration = Duration::from_millis(250);
+/// How often accesses are taken, while rings have room; and when one was a quarter full. The first has to do for a burst: 65,000
+/// accesses a second.
+const INTERVAL: Duration = Duration::from_millis(250);
+const HURRIED_INTERVAL: Duration = Duration::from_millis(50);
 
 const DAY: u64 = 86_400;
 
@@ -51,7 +52,7 @@ impl Advisor {
         let mut interval = INTERVAL;
         loop {
             tokio::time::sleep(interval).await;
-            interval = match self.look().await {
+            interval = match self.look(interval).await {
                 Ok(true) => HURRIED_INTERVAL,
                 // The data plane is busy with something else, or is stopping.
                 Ok(false) | Err(_) => INTERVAL,
@@ -59,8 +60,8 @@ impl Advisor {
         }
     }
 
-    /// Takes what was accessed; answers whether there was much of it.
-    async fn look(&self) -> Result<bool, ApiError> {
+    /// Takes what was accessed in this time; answers whether there was much of it.
+    async fn look(&self, interval: Duration) -> Result<bool, ApiError> {
         let wanted = Arc::new(self.watches().wanted());
         let taken = self.plane.take_accesses(wanted).await?;
         let fresh = self.watches().fresh(&taken);
@@ -70,7 +71,7 @@ impl Advisor {
             self.watches().restore(&name, known);
         }
         let (watches, now) = (Arc::clone(&self.watches), now());
-        let due = blocking(move || lock(&watches).take_in(taken, now)).await?;
+        let due = blocking(move || lock(&watches).take_in(taken, interval, now)).await?;
         self.keep(due.states, due.sums, now);
         Ok(due.is_busy)
     }
@@ -86,8 +87,8 @@ impl Advisor {
 
     /// Keeps what is known for the next start.
     pub(crate) async fn save(&self) {
-        // What the last second had is not worth waiting for.
-        let _ = self.look().await;
+        // What came last is not worth waiting for.
+        let _ = self.look(INTERVAL).await;
         let (watches, now) = (Arc::clone(&self.watches), now());
         if let Ok(Due { states, sums, .. }) = blocking(move || lock(&watches).everything()).await {
             self.keep(states, sums, now);

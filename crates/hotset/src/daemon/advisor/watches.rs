@@ -1,6 +1,7 @@
 //! What is known of each volume, and when it is to be kept.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hotset_api::AdviceWindow;
 use hotset_cache::advisor::live::Live;
@@ -16,13 +17,20 @@ const DAY: u64 = 86_400;
 const HOUR: u64 = 3600;
 /// Between two times that what is known of a volume is kept.
 const KEPT_EVERY: u64 = 300;
-/// Accesses of all volumes together that are gone through in one look: a fiftieth of a second.
-const ACCESSES_MAX: usize = 4 * KEPT_MAX;
+/// Accesses of all volumes together that are gone through in a second, which takes a fifteenth of one. A burst may bring as many at once.
+const ACCESSES_PER_SECOND_MAX: usize = 1 << 16;
 
 /// What is known of all volumes.
-#[derive(Default)]
 pub(super) struct Watches {
     volumes: BTreeMap<VolumeName, Watch>,
+    /// Accesses that may be gone through before less is watched.
+    allowance: usize,
+}
+
+impl Default for Watches {
+    fn default() -> Self {
+        Self { volumes: BTreeMap::new(), allowance: ACCESSES_PER_SECOND_MAX }
+    }
 }
 
 /// What is known of one volume.
@@ -68,16 +76,20 @@ impl Watches {
         self.volumes.entry(name.clone()).or_insert(watch);
     }
 
-    /// Takes note of what came through the taps.
-    pub(super) fn take_in(&mut self, taken: Vec<TakenOfVolume>, now: u64) -> Due {
+    /// Takes note of what came through the taps in this time.
+    pub(super) fn take_in(&mut self, taken: Vec<TakenOfVolume>, interval: Duration, now: u64) -> Due {
         let all: usize = taken.iter().map(|volume| volume.taken.kept.len()).sum();
-        let fair = ACCESSES_MAX / taken.len().max(1);
-        let mut due = Due { is_busy: all <= ACCESSES_MAX && taken.iter().any(is_busy), ..Due::default() };
+        let milliseconds = usize::try_from(interval.as_millis()).expect("looks are seconds apart at most");
+        let earned = self.allowance + ACCESSES_PER_SECOND_MAX * milliseconds / 1000;
+        let left = earned.min(ACCESSES_PER_SECOND_MAX).checked_sub(all);
+        self.allowance = left.unwrap_or(ACCESSES_PER_SECOND_MAX);
+        let fair = all / taken.len().max(1);
+        let mut due = Due { is_busy: taken.iter().any(is_busy), ..Due::default() };
         for volume in taken {
             let Some(watch) = self.volumes.get_mut(&volume.name) else { continue };
             let live = watch.live_for(&volume, now);
             live.take_in(&volume.taken);
-            if all > ACCESSES_MAX && volume.taken.kept.len() > fair {
+            if left.is_none() && volume.taken.kept.len() >= fair {
                 live.watch_less();
             }
             watch.changed |= volume.taken.accesses.all() > 0;
@@ -198,10 +210,13 @@ fn is_of(live: &Live, setup: Setup, size_bytes: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hotset_cache::advisor::access::Accesses;
-    use hotset_cache::advisor::tap::Taken;
+    use hotset_cache::advisor::access::{Accesses, Direction, Passage};
+    use hotset_cache::advisor::tap::{Kept, Taken};
+    use hotset_cache::state::BlockIndex;
 
     use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn taken(name: &str, reads: u64, setup: Option<Setup>) -> TakenOfVolume {
         let rate = Some(Rate::ALL);
@@ -224,27 +239,46 @@ mod tests {
         let mut watches = Watches::default();
         assert_eq!(watches.fresh(&[taken("v", 0, None)]).len(), 1);
         let name = seen(&mut watches, None);
-        let first = watches.take_in(vec![taken("v", 5, None)], now);
+        let first = watches.take_in(vec![taken("v", 5, None)], SECOND, now);
         assert_eq!((first.states.len(), first.sums.len()), (1, 1));
-        let second = watches.take_in(vec![taken("v", 5, None)], now + 10);
+        let second = watches.take_in(vec![taken("v", 5, None)], SECOND, now + 10);
         assert_eq!((second.states.len(), second.sums.len()), (0, 0), "not that soon");
-        let third = watches.take_in(vec![taken("v", 0, None)], now + 4000);
+        let third = watches.take_in(vec![taken("v", 0, None)], SECOND, now + 4000);
         assert_eq!((third.states.len(), third.sums.len()), (1, 1));
-        let idle = watches.take_in(vec![taken("v", 0, None)], now + 4500);
+        let idle = watches.take_in(vec![taken("v", 0, None)], SECOND, now + 4500);
         assert_eq!(idle.states.len(), 0, "nothing has changed");
         let kept = watches.everything().states.remove(0).1;
         let mut next = Watches::default();
         seen(&mut next, Some(kept));
-        next.take_in(vec![taken("v", 7, None)], now + 9 * DAY);
+        next.take_in(vec![taken("v", 7, None)], SECOND, now + 9 * DAY);
         let sums = next.sums(&name, AdviceWindow::All, now + 9 * DAY).unwrap();
         assert_eq!((sums.tallies.accesses.reads, sums.from), (17, now));
+    }
+
+    // proves: A1
+    #[test]
+    fn a_burst_of_a_second_is_watched_whole_and_what_lasts_is_watched_less() {
+        let mut watches = Watches::default();
+        let name = seen(&mut watches, None);
+        let read = Kept::new(BlockIndex(0), &(0..1), Direction::Read, Passage::Counted);
+        let look = |watches: &mut Watches, accesses: usize, interval: Duration| {
+            let mut volume = taken("v", 0, None);
+            volume.taken.kept = vec![read; accesses];
+            watches.take_in(vec![volume], interval, 1_800_000_000);
+            watches.sums(&name, AdviceWindow::All, 1_800_000_001).unwrap().sample
+        };
+        let hurried = Duration::from_millis(50);
+        let burst: Vec<f64> = (0..5).map(|_| look(&mut watches, 15_000, hurried)).collect();
+        assert_eq!(burst, [1.0; 5], "65,536 at once, and 3,276 more in each look");
+        assert_eq!(look(&mut watches, 15_000, hurried), 0.5);
+        assert_eq!(look(&mut watches, 15_000, hurried), 0.5, "what it brings shows in a second");
     }
 
     #[test]
     fn what_makes_no_sense_is_no_reason_to_stop_watching() {
         let mut watches = Watches::default();
         let name = seen(&mut watches, Some(vec![1, 0, 0, 0, 9, 9]));
-        watches.take_in(vec![taken("v", 3, None)], 1_800_000_000);
+        watches.take_in(vec![taken("v", 3, None)], SECOND, 1_800_000_000);
         let sums = watches.sums(&name, AdviceWindow::All, 1_800_000_001).unwrap();
         assert_eq!((sums.tallies.accesses.reads, sums.from), (3, 1_800_000_000));
     }
@@ -253,7 +287,7 @@ mod tests {
     fn a_renamed_volume_keeps_what_is_known_and_a_deleted_one_does_not() {
         let mut watches = Watches::default();
         seen(&mut watches, None);
-        watches.take_in(vec![taken("v", 3, None)], 1_800_000_000);
+        watches.take_in(vec![taken("v", 3, None)], SECOND, 1_800_000_000);
         watches.rename("v", "w");
         assert_eq!(watches.names(), ["w".parse().unwrap()]);
         assert_eq!(watches.wanted().len(), 1);
