@@ -79,12 +79,24 @@ impl Daemon {
 
     /// Makes a fully written SSD image and a read pool of it.
     pub(crate) fn create_pool(&self, bench: &Bench, name: &str, ssd_bytes: u64, options: &[&str]) -> Result<PathBuf> {
+        self.create_pool_on(bench, name, ssd_bytes, |path| path.to_string_lossy().into_owned(), options)
+    }
+
+    /// The same on an image that is spelled like this.
+    pub(crate) fn create_pool_on(
+        &self,
+        bench: &Bench,
+        name: &str,
+        ssd_bytes: u64,
+        spell: impl Fn(&Path) -> String,
+        options: &[&str],
+    ) -> Result<PathBuf> {
         let ssd = bench.scratch.file(&format!("{name}.ssd"));
-        let path = ssd.to_string_lossy();
-        self.verb(&["image", "create", &path, &ssd_bytes.to_string()])?;
-        let words = ["pool", "create", name, "--type", "read", "--io-type", "database", "--ssd", &path];
+        self.verb(&["image", "create", &ssd.to_string_lossy(), &ssd_bytes.to_string()])?;
+        let spelled = spell(&ssd);
+        let words = ["pool", "create", name, "--type", "read", "--io-type", "database", "--ssd", &spelled];
         self.verb(&[&words[..], options].concat())?;
-        Ok(ssd.clone())
+        Ok(ssd)
     }
 
     /// Makes two fully written SSD images and a read-write pool of them that cleans as little as it can.
