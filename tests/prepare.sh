@@ -4,7 +4,7 @@
 set -eu
 
 # program:package
-needs="cc:gcc g++:g++ git:git pkg-config:pkg-config fio:fio qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils
+needs="cc:gcc g++:g++ git:git pkg-config:pkg-config fio:fio qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils qemu-storage-daemon:qemu-system-common
 nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdsh:python3-libnbd nbdfuse:libnbd-bin nbdkit:nbdkit setpriv:util-linux fusermount3:fuse3 mke2fs:e2fsprogs debugfs:e2fsprogs e2fsck:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs mkfs.vfat:dosfstools losetup:mount strip:binutils nbd-client:nbd-client
 qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod udevadm:udev systemctl:systemd gzip:gzip openssl:openssl
 sfdisk:fdisk mkswap:util-linux timeout:coreutils chromium:chromium curl:curl promtool:prometheus setpriv:util-linux unshare:util-linux

@@ -25,9 +25,11 @@ use hotset_block::{
     Buf, BufPool, ByteRange, Device as _, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice,
     copy_for_device,
 };
+use hotset_cache::advisor::sample::Rate;
+use hotset_cache::advisor::tap::Wanted;
 use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::state::{BlockIndex, BlockKey, Counters, Map, Policy, SlotIndex, Streams, VolumeIndex};
-use hotset_cache::{DirtyData, Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_cache::{DirtyData, Durability, MemoryCache, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
 use instant::{InstantDevice, InstantEnv};
 
@@ -38,6 +40,8 @@ const STRIDE: u64 = 4 << 20;
 const VOLUME_BYTES: u64 = 4 << 30;
 const BLOCKS: u64 = VOLUME_BYTES / STRIDE;
 const SSD_BYTES: u64 = 160 << 20;
+/// Accesses that a tap keeps between two times, at a rate that is not lowered.
+const TAKEN_EVERY: u32 = 4096;
 /// Slots of 64 KiB with a header of 4 KiB in 10^9 bytes of SSD.
 const SLOTS_PER_GIGABYTE: f64 = 1e9 / (68.0 * 1024.0);
 
@@ -101,6 +105,14 @@ fn settings(checksums: bool) -> PoolSettings {
     settings
 }
 
+fn volume_spec() -> VolumeSpec {
+    VolumeSpec {
+        name: "bench".parse().expect("a volume name"),
+        backing: "memory".to_owned(),
+        settings: VolumeSettings::default(),
+    }
+}
+
 /// A volume with many blocks in the cache.
 async fn cached_volume(env: &HostEnv, checksums: bool) -> (Pool<HostEnv>, Volume<HostEnv>) {
     let memory = |bytes| HostDevice::Memory(MemoryDevice::new(bytes, 512));
@@ -108,12 +120,7 @@ async fn cached_volume(env: &HostEnv, checksums: bool) -> (Pool<HostEnv>, Volume
     let spec = PoolSpec { name, kind: PoolKind::Read, settings: settings(checksums) };
     let ssd = Named { path: "memory".to_owned(), device: memory(SSD_BYTES) };
     let pool = Pool::create(env.clone(), spec, vec![ssd], memory(STATE_BYTES)).await.expect("the SSD fits");
-    let spec = VolumeSpec {
-        name: "bench".parse().expect("a volume name"),
-        backing: "memory".to_owned(),
-        settings: VolumeSettings::default(),
-    };
-    let volume = Volume::open(env.clone(), spec, memory(VOLUME_BYTES)).expect("the settings fit");
+    let volume = Volume::open(env.clone(), volume_spec(), memory(VOLUME_BYTES)).expect("the settings fit");
     pool.attach(&volume).await.expect("there is room for a volume");
     for offset in (0..BLOCKS).map(|block| block * STRIDE) {
         volume.populate(ByteRange::at(offset, BLOCK)).await.expect("the volume has this range");
@@ -139,6 +146,45 @@ fn hits(criterion: &mut Criterion<CpuTime>) {
             pool.close().await.expect("memory does not fail");
         });
     }
+}
+
+/// The same while the advisor watches every block, taking what was kept as often as a daemon does at that rate; and what memory
+/// answers.
+fn watched_and_in_memory(criterion: &mut Criterion<CpuTime>) {
+    let executor = Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring");
+    executor.run(async |env| {
+        let (pool, volume) = cached_volume(&env, true).await;
+        let wanted = Wanted { block_bytes: settings(true).block_bytes, rate: Some(Rate::ALL) };
+        let (mut next, mut hits) = (offsets(), 0_u32);
+        criterion.bench_function("hit_4k_watched", |bencher| {
+            bencher.iter(|| {
+                hits += 1;
+                if hits.is_multiple_of(TAKEN_EVERY) {
+                    black_box(volume.take_accesses(wanted));
+                }
+                let read = volume.read(ByteRange::at(next(), PAGE)).now_or_never();
+                read.expect("a hit in memory is ready at once").expect("memory does not fail")
+            });
+        });
+        pool.close().await.expect("memory does not fail");
+
+        let backing = HostDevice::Memory(MemoryDevice::new(VOLUME_BYTES, 512));
+        let volume = Volume::open_in(env.clone(), volume_spec(), backing, &MemoryCache::new(2 * BLOCKS * PAGE));
+        let volume = volume.expect("the settings fit");
+        for offset in (0..3 * BLOCKS).map(|read| read % BLOCKS * STRIDE) {
+            volume.read(ByteRange::at(offset, PAGE)).await.expect("memory does not fail");
+        }
+        let mut next = offsets();
+        let before = volume.status().stats;
+        criterion.bench_function("hit_4k_in_memory", |bencher| {
+            bencher.iter(|| {
+                let read = volume.read(ByteRange::at(next(), PAGE)).now_or_never();
+                read.expect("memory answers at once").expect("memory does not fail")
+            });
+        });
+        let stats = volume.status().stats;
+        assert_eq!(stats.reads - before.reads, stats.memory_hits - before.memory_hits, "only hits were measured");
+    });
 }
 
 /// What a stream costs that passes the cache, and the same reads of a volume without one. The stream goes round in so
@@ -382,6 +428,6 @@ criterion_group! {
     name = benches;
     config = Criterion::default().with_measurement(CpuTime).sample_size(20)
         .warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(1));
-    targets = memory, parts, hits, streams, writes
+    targets = memory, parts, hits, watched_and_in_memory, streams, writes
 }
 criterion_main!(benches);

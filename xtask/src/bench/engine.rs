@@ -53,14 +53,16 @@ pub(crate) fn measure() -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn figure(what: String, unit: &'static str, measured: f64, most: f64, note: &str) -> Figure {
+/// What may be so much at most.
+pub(super) fn figure(what: String, unit: &'static str, measured: f64, most: f64, note: &str) -> Figure {
     let note = note.to_owned();
     let (judged, target) = (Judged::Measured, Target::AtMost(most));
     Figure { what, unit, measured: Some(measured), reference: None, judged, target, note }
 }
 
 /// The median that criterion wrote down.
-fn nanoseconds(estimates: &Path, name: &str) -> Result<f64> {
+/// The median of a benchmark.
+pub(super) fn nanoseconds(estimates: &Path, name: &str) -> Result<f64> {
     let path = estimates.join(name).join("new/estimates.json");
     let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let document: Value = serde_json::from_slice(&text).with_context(|| format!("{} is no JSON", path.display()))?;

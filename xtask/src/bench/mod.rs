@@ -3,6 +3,7 @@
 //! Everything is measured with the programs as they are shipped: the daemon, `fio`, `qemu-nbd`. A ratio compares only
 //! what one run measured in turn, round after round; what is printed are medians. Each section is one file.
 
+mod advisor;
 mod arrays;
 mod changing;
 mod clients;
@@ -89,6 +90,8 @@ pub(crate) enum Section {
     WarmUp,
     /// CPU and memory of the engine alone
     Engine,
+    /// What watching and memory hits cost the engine, and how long what-if takes
+    Advisor,
     /// Miss ratios of the default policy
     Traces,
     /// The emulated arrays beside the real ones
@@ -150,6 +153,7 @@ impl Section {
             | Self::Filling
             | Self::WarmUp
             | Self::Engine
+            | Self::Advisor
             | Self::Traces
             | Self::Arrays
             | Self::Endurance => return None,
@@ -223,6 +227,7 @@ fn measure(bench: &Bench, section: Section) -> Result<Vec<Figure>> {
         Section::Filling => filling::measure(bench),
         Section::WarmUp => warm_up::measure(bench),
         Section::Engine => engine::measure(),
+        Section::Advisor => advisor::measure(bench),
         Section::Traces => traces::measure(),
         Section::Arrays => arrays::measure(bench),
         Section::Endurance => endurance::measure(bench, bench.minutes),

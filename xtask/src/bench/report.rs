@@ -34,6 +34,7 @@ pub(crate) fn print_section(section: Section) {
         Section::Filling => "While filling",
         Section::WarmUp => "Warm-up",
         Section::Engine => "The engine alone",
+        Section::Advisor => "Advisor",
         Section::Traces => "Miss ratio of the default policy",
         Section::Arrays => "Emulated arrays",
         Section::Endurance => "Endurance",

@@ -70,6 +70,7 @@ fn run(bench: &Bench, section: Section) -> Result<Sheet> {
         | Section::Filling
         | Section::WarmUp
         | Section::Engine
+        | Section::Advisor
         | Section::Traces
         | Section::Arrays
         | Section::Endurance => unreachable!("no vendor published it"),
