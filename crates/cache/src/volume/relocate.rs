@@ -85,7 +85,9 @@ impl<E: Env> Volume<E> {
         backing.doubt(relocated.doubt);
         let stats = Stats::resumed(relocated.stats, relocated.latencies);
         let volume = Self::of(VolumeInner::over(env, relocated.spec, backing, relocated.size_bytes, stats, memory));
-        volume.inner.life.hold_writes(relocated.writes_held);
+        if relocated.writes_held {
+            volume.hold_writes();
+        }
         Ok(volume)
     }
 

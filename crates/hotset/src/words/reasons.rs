@@ -108,12 +108,13 @@ pub(crate) fn volume_reason(reason: Option<&VolumeReason>) -> String {
 fn of_volume(reason: &VolumeReason) -> String {
     match reason {
         VolumeReason::OfPool(reason) => of_pool(reason),
-        VolumeReason::BackingStopped { why } | VolumeReason::Fenced { why } => why.clone(),
+        VolumeReason::BackingStopped { why } => why.clone(),
+        VolumeReason::Fenced(fence) => fence.to_string(),
         VolumeReason::Lost { bytes, why } => format!(
             "{bytes} bytes that hosts wrote are unavailable, and reads of them fail: {why}; everything else is served"
         ),
-        VolumeReason::NotCleaned { why } => {
-            format!("its dirty data cannot be written to the backing device, and is kept: {why}")
+        VolumeReason::NotCleaned(error) => {
+            format!("its dirty data cannot be written to the backing device, and is kept: {error}")
         }
         VolumeReason::BackingSilent { device, what, seconds } => {
             format!("backing device {device} has answered no {what} for {seconds} s")
