@@ -1,4 +1,4 @@
-//! Why pools, SSDs and volumes are as they are: facts. What people are told of them is said elsewhere.
+//! Why pools, SSDs and volumes are as they are: facts. What people are told of them is said elsewhere, but for what errors say, too.
 
 use std::fmt;
 
@@ -110,11 +110,11 @@ pub enum VolumeReason {
     /// Its pool is not.
     OfPool(PoolReason),
     /// Nothing is written to its backing device any more, which refused something, is opened again, or is another one.
-    BackingStopped { why: String },
+    BackingStopped(BackingStop),
     /// It serves nothing.
     Fenced(VolumeFence),
     /// Some of what hosts wrote is unavailable.
-    Lost { bytes: u64, why: String },
+    Lost { bytes: u64, why: NoCopy },
     /// What is dirty cannot be written to the backing device.
     NotCleaned(Error),
     /// The backing device has answered nothing of a kind for so long.
@@ -160,6 +160,86 @@ impl fmt::Display for VolumeFence {
                 "its cache was given up while backing device {backing} did not answer: it serves nothing until what was sent \
                  there before has ended"
             ),
+        }
+    }
+}
+
+/// Why nothing is written to a backing device any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackingStop {
+    /// A flush of it failed.
+    FlushFailed(Error),
+    /// It is being closed and opened again.
+    Reopening { backing: String },
+    /// As that, by another thread.
+    Moving { backing: String },
+    /// It was closed, and is to be opened again.
+    Closed { backing: String },
+    /// It could not be opened again.
+    NotReopened(Error),
+}
+
+impl fmt::Display for BackingStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FlushFailed(error) => {
+                write!(f, "{error}; after a failed flush nothing more is written to it until it is cleared")
+            }
+            Self::Reopening { backing } => write!(f, "backing device {backing} is being opened again"),
+            Self::Moving { backing } => write!(f, "backing device {backing} is being opened on another thread"),
+            Self::Closed { backing } => write!(f, "backing device {backing} was closed, and is to be opened again"),
+            Self::NotReopened(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// Why no copy of dirty data can be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoCopy {
+    Unreadable,
+    /// Those that have it are away: their paths, or else their identities.
+    Away {
+        ssds: Vec<String>,
+    },
+}
+
+impl fmt::Display for NoCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable => f.write_str("no copy of it can be read"),
+            Self::Away { ssds } => {
+                write!(f, "its only copies are on SSD {}, which is away: bring it back as it was", ssds.join(" or "))
+            }
+        }
+    }
+}
+
+/// Why a spare cannot take over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpareReason {
+    /// It was not there when the pool was opened.
+    Missing,
+    /// It was to take over, and that failed.
+    CouldNotJoin(Error),
+}
+
+/// Why nothing on any SSD is believed at a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AllCold {
+    /// The state directory is of an older time than the SSDs.
+    StateIsBehind,
+    /// Too few members are there to know what is the newest.
+    FewMembers { present: usize, all: usize },
+    /// The write log that had what superseded it is lost.
+    SupersedingLost,
+}
+
+impl fmt::Display for AllCold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StateIsBehind => f.write_str("the state directory does not know the pool's newest state"),
+            Self::FewMembers { present, all } => write!(f, "only {present} of {all} members are there"),
+            Self::SupersedingLost => f.write_str("what superseded some of its content was lost with the write log"),
         }
     }
 }

@@ -85,7 +85,7 @@ impl<E: Env> PoolInner<E> {
             }
             joining.start_anew(&known, index).await?;
             drop(held);
-            volume.count_cache_drop();
+            volume.stats.count_cache_drop();
             return Ok(Reattached::Dropped { reason });
         }
         self.attachments.forget_final_mark(&known).await?;
@@ -133,7 +133,7 @@ impl<E: Env> PoolInner<E> {
         let accepted = self.attachments.record_growth(known, backing).await?;
         joining.put(index, accepted.attachment, &accepted.backing).await?;
         drop(held);
-        volume.count_cache_drop();
+        volume.stats.count_cache_drop();
         Ok(())
     }
 }
@@ -173,7 +173,7 @@ impl<E: Env> Joining<'_, E> {
         self.pool.volumes.put(index, volume);
         Shares::of(&self.pool.rooms).apply_share(index, &volume.spec().settings);
         volume.backing.owned_by(self.pool.members.owner());
-        self.pool.clean.keep_in_memory(index, Rc::clone(&volume.memory));
+        self.pool.clean.in_memory().keep(index, Rc::clone(&volume.memory));
         volume.attach(Attached::new(&self.pool.rooms, index, settled_pages(backing)));
         Ok(())
     }

@@ -70,7 +70,7 @@ impl<E: Env> PoolInner<E> {
         }
         self.volumes.remove(index);
         self.ids.detach(index);
-        self.clean.forget_memory(index);
+        self.clean.in_memory().forget(index);
         let answers = volume.is_none() || held.is_some();
         let (forgotten, is_forgotten) = Promise::new();
         let pool = Rc::clone(self);
@@ -133,7 +133,7 @@ impl<E: Env> PoolInner<E> {
             drop(held);
         }
         self.clean.forget_volume(index).await;
-        self.clean.forget_share(index);
+        self.clean.share_of(index).forget();
         if let Some(log) = &self.log {
             // Nobody is told of it any more.
             log.take_tally(index);

@@ -59,7 +59,7 @@ impl<E: Env> PoolInner<E> {
             return self.refuse_dirty(log, index, name).map(|()| Drained::Clean);
         };
         volume.life.change(VolumeChange::DrainBegan);
-        let cleaned = || volume.cleaned_bytes();
+        let cleaned = || volume.stats.cleaned_bytes();
         let mut least = (u64::MAX, self.env.now(), cleaned());
         loop {
             let changed = log.signals().room.wait();

@@ -59,7 +59,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     /// Whether the volume is to be cleaned now, and how.
     fn effort(self) -> Option<Effort> {
         let Self { volume, log, .. } = self;
-        let idle = volume.is_idle_for(IDLE);
+        let idle = volume.cleaning.is_idle_for(IDLE, volume.stats.data_requests(), volume.env.now());
         if log.counts(self.index()).dirty == 0 || volume.backing.latched().is_some() || volume.life.is_fenced() {
             return None;
         }
@@ -310,14 +310,14 @@ impl<E: Env> LoggedVolume<'_, E> {
         let name = &volume.spec.borrow().name;
         let why = if let Some(fence) = volume.life.fence() {
             fence.to_string()
-        } else if let Some(reason) = volume.backing.latched() {
-            reason
+        } else if let Some(stop) = volume.backing.latched() {
+            stop.to_string()
         } else if let Some(error) = self.pool().life.fence() {
             error.to_string()
         } else if volume.backing.info.read_only {
             "its backing device is read-only".to_owned()
         } else if !volume.cleaning.has_cleaner() && self.dirty_ranges(0..PAGES_MAX).is_empty() {
-            log.data_loss().why_lost(Some(self.index()))
+            log.data_loss().why_lost(Some(self.index())).to_string()
         } else {
             return None;
         };
@@ -399,18 +399,5 @@ impl<E: Env> VolumeInner<E> {
     /// The bytes of these pages that lie inside the volume.
     pub(crate) fn bytes_of_pages(&self, pages: &Range<u64>) -> ByteRange {
         ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes.get()) }
-    }
-
-    /// No request came for so long.
-    fn is_idle_for(&self, time: Duration) -> bool {
-        let stats = &self.stats;
-        let requests = stats.reads.get() + stats.writes.get() + stats.trims.get() + stats.zeroes.get();
-        let now = self.env.now();
-        let (before, since) = self.idle_since.get();
-        if before != requests || since.0 == 0 {
-            self.idle_since.set((requests, now));
-            return false;
-        }
-        now.since(since) >= time
     }
 }

@@ -1,6 +1,9 @@
 //! What is known of a volume's cleaning: who writes what is dirty to its backing device, from where on, and why that failed last.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use hotset_block::Instant;
 
 use crate::error::Error;
 
@@ -81,6 +84,8 @@ pub(crate) struct Cleaning {
     sweep: Cell<u64>,
     /// Why the last pass failed.
     error: RefCell<Option<Error>>,
+    /// The requests of hosts so far, and since when there were no more of them.
+    idle_since: Cell<(u64, Instant)>,
 }
 
 impl Cleaning {
@@ -148,6 +153,16 @@ impl Cleaning {
 
     pub(super) fn sweep_from(&self, page: u64) {
         self.sweep.set(page);
+    }
+
+    /// No more than so many requests came for so long.
+    pub(super) fn is_idle_for(&self, time: Duration, requests: u64, now: Instant) -> bool {
+        let (before, since) = self.idle_since.get();
+        if before != requests || since.0 == 0 {
+            self.idle_since.set((requests, now));
+            return false;
+        }
+        now.since(since) >= time
     }
 
     /// The backing device did not take what was dirty.

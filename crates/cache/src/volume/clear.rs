@@ -13,6 +13,7 @@ use hotset_block::{Device, DeviceInfo, Env};
 
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
+use crate::reasons::BackingStop;
 use crate::volume::effort::Effort;
 use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::VolumeInner;
@@ -66,10 +67,10 @@ impl<'v, E: Env> Clearing<'v, E> {
         // A pool that it joined meanwhile has looked at the device, and not at what is written here.
         self.check()?;
         let before = volume.backing.latched();
-        volume.backing.begin_reopening(format!("backing device {} is being opened again", volume.backing.name));
+        volume.backing.begin_reopening(BackingStop::Reopening { backing: volume.backing.name.clone() });
         if let Err(error) = self.reopen(open).await {
             let kept = before.filter(|_| !volume.backing.is_closed());
-            volume.backing.end_reopening(kept.unwrap_or_else(|| error.to_string()));
+            volume.backing.end_reopening(kept.unwrap_or_else(|| BackingStop::NotReopened(error.clone())));
             return Err(error);
         }
         let doubtful = volume.backing.unlatch();

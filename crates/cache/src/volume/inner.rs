@@ -61,8 +61,6 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(super) last_flush: Cell<Option<Instant>>,
     /// Parts of what takes long that are done: pieces of zeroes and trims, blocks brought in, extents cleaned.
     pub(super) steps: Cell<u64>,
-    /// The requests so far, and since when there were no more of them.
-    pub(super) idle_since: Cell<(u64, Instant)>,
     /// Pages on their way to the backing device from the log.
     pub(crate) clean_locks: RangeLocks,
     /// Decides which writes go past a dirty cap that is nearly reached.
@@ -116,7 +114,6 @@ impl<E: Env> VolumeInner<E> {
             cleaning: Cleaning::default(),
             last_flush: Cell::new(None),
             steps: Cell::new(0),
-            idle_since: Cell::default(),
             clean_locks: RangeLocks::default(),
             pace: Pace::default(),
         };
@@ -166,20 +163,6 @@ impl<E: Env> VolumeInner<E> {
     /// Its backing device takes nothing of what is dirty now.
     pub(crate) fn cleaning_stalls(&self) -> bool {
         self.backing.hangs_for().is_some() || self.cleaning.has_failed()
-    }
-
-    /// Reads and writes of hosts so far.
-    pub(crate) fn host_requests(&self) -> u64 {
-        self.stats.reads.get() + self.stats.writes.get()
-    }
-
-    pub(crate) fn cleaned_bytes(&self) -> u64 {
-        self.stats.cleaned_bytes.get()
-    }
-
-    /// All that was cached of it was dropped.
-    pub(crate) fn count_cache_drop(&self) {
-        add(&self.stats.cache_drops, 1);
     }
 
     // ---- where it is
