@@ -1,5 +1,9 @@
-//! Why pools, SSDs and volumes are as they are: facts. What people are told of them is said elsewhere.
+//! Why pools, SSDs and volumes are as they are: facts. What people are told of them is said elsewhere, but for what errors say, too.
 
+use std::fmt;
+
+use crate::config::PoolName;
+use crate::date::date_and_time;
 use crate::error::Error;
 
 /// Why a pool is not good, or does not do all that it could.
@@ -106,13 +110,136 @@ pub enum VolumeReason {
     /// Its pool is not.
     OfPool(PoolReason),
     /// Nothing is written to its backing device any more, which refused something, is opened again, or is another one.
-    BackingStopped { why: String },
+    BackingStopped(BackingStop),
     /// It serves nothing.
-    Fenced { why: String },
+    Fenced(VolumeFence),
     /// Some of what hosts wrote is unavailable.
-    Lost { bytes: u64, why: String },
+    Lost { bytes: u64, why: NoCopy },
     /// What is dirty cannot be written to the backing device.
-    NotCleaned { why: String },
+    NotCleaned(Error),
     /// The backing device has answered nothing of a kind for so long.
     BackingSilent { device: String, what: &'static str, seconds: u64 },
+}
+
+/// Why a volume serves nothing. Its words are here, for hosts' requests fail with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VolumeFence {
+    /// It has dirty data, and its backing device is not as it was when that was written.
+    OtherBacking { dirty_bytes: u64, difference: String },
+    /// It lost dirty data, and nobody knows what.
+    UnknownLoss,
+    /// Somebody else has its pool, as one of the SSDs says.
+    OtherMachine { pool: PoolName, by: String, since_unix_seconds: u64, ssd: String },
+    /// It left its pool while its backing device did not answer, which may still take what it was sent before.
+    LeftBehind { backing: String },
+}
+
+impl fmt::Display for VolumeFence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherBacking { dirty_bytes, difference } => write!(
+                f,
+                "{dirty_bytes} bytes of dirty data belong to another backing device or another state of it ({difference}): \
+                 the volume serves nothing and nothing is lost. Put the right device back and restart; or, if this is the right \
+                 one, accept it; or give the dirty data up"
+            ),
+            Self::UnknownLoss => f.write_str(
+                "SSDs were lost with dirty data of this volume, and the record of what it was is gone from the state \
+                 directory: any of it may be older than what hosts wrote last, so the volume serves nothing. Bring back the \
+                 state directory as it was and restart, or accept the loss, which goes on with what is left",
+            ),
+            Self::OtherMachine { pool, by, since_unix_seconds, ssd } => write!(
+                f,
+                "pool {pool}: another machine, or another daemon, took it over: {by}, at {} by the clock there, as SSD {ssd} \
+                 says; nothing is written here any more; see to it that one machine uses the pool, then restart Hotset here if \
+                 it is to be this one",
+                date_and_time(*since_unix_seconds)
+            ),
+            Self::LeftBehind { backing } => write!(
+                f,
+                "its cache was given up while backing device {backing} did not answer: it serves nothing until what was sent \
+                 there before has ended"
+            ),
+        }
+    }
+}
+
+/// Why nothing is written to a backing device any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackingStop {
+    /// A flush of it failed.
+    FlushFailed(Error),
+    /// It is being closed and opened again.
+    Reopening { backing: String },
+    /// As that, by another thread.
+    Moving { backing: String },
+    /// It was closed, and is to be opened again.
+    Closed { backing: String },
+    /// It could not be opened again.
+    NotReopened(Error),
+}
+
+impl fmt::Display for BackingStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FlushFailed(error) => {
+                write!(f, "{error}; after a failed flush nothing more is written to it until it is cleared")
+            }
+            Self::Reopening { backing } => write!(f, "backing device {backing} is being opened again"),
+            Self::Moving { backing } => write!(f, "backing device {backing} is being opened on another thread"),
+            Self::Closed { backing } => write!(f, "backing device {backing} was closed, and is to be opened again"),
+            Self::NotReopened(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// Why no copy of dirty data can be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoCopy {
+    Unreadable,
+    /// Those that have it are away: their paths, or else their identities.
+    Away {
+        ssds: Vec<String>,
+    },
+}
+
+impl fmt::Display for NoCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable => f.write_str("no copy of it can be read"),
+            Self::Away { ssds } => {
+                write!(f, "its only copies are on SSD {}, which is away: bring it back as it was", ssds.join(" or "))
+            }
+        }
+    }
+}
+
+/// Why a spare cannot take over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpareReason {
+    /// It was not there when the pool was opened.
+    Missing,
+    /// It was to take over, and that failed.
+    CouldNotJoin(Error),
+}
+
+/// Why nothing on any SSD is believed at a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AllCold {
+    /// The state directory is of an older time than the SSDs.
+    StateIsBehind,
+    /// Too few members are there to know what is the newest.
+    FewMembers { present: usize, all: usize },
+    /// The write log that had what superseded it is lost.
+    SupersedingLost,
+}
+
+impl fmt::Display for AllCold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StateIsBehind => f.write_str("the state directory does not know the pool's newest state"),
+            Self::FewMembers { present, all } => write!(f, "only {present} of {all} members are there"),
+            Self::SupersedingLost => f.write_str("what superseded some of its content was lost with the write log"),
+        }
+    }
 }

@@ -5,7 +5,7 @@ use hotset_block::DeviceErrorKind;
 use crate::clean::rivals::Switch as PolicySwitch;
 use crate::config::{PolicyKind, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings};
 use crate::memory::MemoryTerms;
-use crate::reasons::{PoolReason, SsdReason, VolumeReason};
+use crate::reasons::{PoolReason, SpareReason, SsdReason, VolumeReason};
 
 /// Health of a pool or of a volume's cache, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,8 +139,8 @@ pub struct SpareStatus {
     pub size_bytes: u64,
     /// It was there when the pool was opened.
     pub present: bool,
-    /// Why it cannot take over. Empty if it can.
-    pub reason: String,
+    /// Why it cannot take over, if it cannot.
+    pub reason: Option<SpareReason>,
 }
 
 /// The write log of a read-write pool.

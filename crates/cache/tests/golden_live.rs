@@ -73,7 +73,7 @@ fn a_pool_with_a_spare_shares_and_a_limit_opens_and_has_them() {
             let pool = Pool::open(env.clone(), named(&devices), Some(state), Missing::Refuse).await.unwrap();
             let status = pool.status();
             assert_eq!((status.ssds.len(), status.spares.len()), (2, 1), "{left}: {status:?}");
-            assert!(status.spares[0].present && status.spares[0].reason.is_empty());
+            assert!(status.spares[0].present && status.spares[0].reason.is_none());
             assert_eq!(status.settings.ssd_writes_per_day_bytes, Some(LIMIT_BYTES));
             assert_eq!(pool.unattached_volumes()[0].settings, settings());
             let volume = volume(&env, &backing(&BTreeSet::new()).await);

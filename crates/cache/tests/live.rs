@@ -338,7 +338,7 @@ fn of_many_spares_the_first_that_can_takes_over_in_pools_of_both_kinds() {
             until(&env, "the second spare is in the pool", took_over).await;
             until(&env, "the pool is well", || pool.status().health == Health::Good).await;
             let spares = pool.status().spares;
-            let (sound, bad): (Vec<_>, Vec<_>) = spares.iter().partition(|spare| spare.reason.is_empty());
+            let (sound, bad): (Vec<_>, Vec<_>) = spares.iter().partition(|spare| spare.reason.is_none());
             let paths: Vec<&str> = sound.iter().map(|spare| spare.path.as_str()).collect();
             assert_eq!(paths, ["disk4", "disk5", "disk6", "disk7"]);
             assert!(bad.len() == 1 && bad[0].path == "disk2", "{bad:?}");

@@ -215,7 +215,7 @@ fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted
             else {
                 panic!("not fenced: {}", pool.status().recovery)
             };
-            assert!(reason.contains("accept the loss"), "{reason}");
+            assert!(reason.to_string().contains("accept the loss"), "{reason}");
             assert!(is_lost(&volume, 500).await, "all of it may be older");
             assert!(pool.detach(&volume.name(), DirtyData::Clean).await.is_err(), "nobody accepts it by the way");
             assert!(matches!(pool.reattach(&other).await.unwrap(), Reattached::Warm { .. }));

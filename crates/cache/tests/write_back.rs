@@ -484,7 +484,7 @@ fn dirty_data_of_another_backing_device_is_fenced_and_kept() {
         else {
             panic!("not fenced")
         };
-        assert!(dirty_bytes == 4096 && reason.contains("another backing device"), "{reason}");
+        assert!(dirty_bytes == 4096 && reason.to_string().contains("another backing device"), "{reason}");
         assert!(wrong.read(ByteRange::at(0, 512)).await.is_err());
         assert!(pool.detach(&wrong.name(), DirtyData::Clean).await.is_err());
         pool.close().await.unwrap();

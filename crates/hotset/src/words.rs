@@ -6,7 +6,7 @@ use hotset_api as api;
 use hotset_cache as cache;
 use hotset_cache::config;
 
-pub(crate) use reasons::{pool_reason, ssd_reason, volume_reason};
+pub(crate) use reasons::{pool_reason, spare_reason, ssd_reason, volume_reason};
 
 pub(crate) fn pool_kind(kind: config::PoolKind) -> api::PoolKind {
     match kind {

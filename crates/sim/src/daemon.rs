@@ -262,7 +262,7 @@ impl Daemon {
             }
             Ok(Reattached::Fenced { reason, .. }) => {
                 self.world.simulation.note(|| format!("{} is fenced: {reason}", host.name()));
-                self.check_fence(host, volume, &reason).await;
+                self.check_fence(host, volume, &reason.to_string()).await;
                 return false;
             }
             Ok(Reattached::Dropped { reason }) => {

@@ -426,7 +426,8 @@ async fn keep_record_of_losses(world: World) {
     let volume = open(&env, &backing);
     match pool.reattach(&volume).await.unwrap() {
         Reattached::Warm { .. } => {}
-        Reattached::Dropped { reason } | Reattached::Fenced { reason, .. } => panic!("{reason}"),
+        Reattached::Dropped { reason } => panic!("{reason}"),
+        Reattached::Fenced { reason, .. } => panic!("{reason}"),
     }
     assert!(volume.read(ByteRange::at(6 * PAGE, PAGE)).await.is_err(), "what is lost is still lost");
     assert_eq!(volume.read(ByteRange::at(7 * PAGE, PAGE)).await.unwrap()[0], 2);

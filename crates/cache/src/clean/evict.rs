@@ -42,7 +42,17 @@ pub(crate) struct Claimed {
     pub(crate) promised: Vec<BlockKey>,
 }
 
+/// A volume and the slots that it may have.
+pub(crate) struct VolumeShare<'c, E: Env> {
+    clean: &'c Clean<E>,
+    volume: VolumeIndex,
+}
+
 impl<E: Env> Clean<E> {
+    pub(crate) fn share_of(&self, volume: VolumeIndex) -> VolumeShare<'_, E> {
+        VolumeShare { clean: self, volume }
+    }
+
     /// Evicts until enough slots are ready, or on their way to be; answers whose blocks they held.
     #[must_use]
     pub(crate) fn make_room(&self) -> Vec<VolumeIndex> {
@@ -65,48 +75,6 @@ impl<E: Env> Clean<E> {
         let key = self.slots.borrow().key(slot)?;
         self.free_slot(slot, Why::Evicted);
         Some(key.volume)
-    }
-
-    // ---- shares
-
-    /// The volume has its share from here on: between so many slots and so many. What it has already follows by
-    /// [`Self::list_by_share`] and [`Self::make_room_in_share`].
-    pub(crate) fn set_share(&self, index: VolumeIndex, min_slots: u32, max_slots: u32) {
-        self.slots.borrow_mut().set_share(index, min_slots, max_slots);
-    }
-
-    /// The volume is like all others that have no share.
-    pub(crate) fn forget_share(&self, index: VolumeIndex) {
-        self.slots.borrow_mut().forget_share(index);
-    }
-
-    /// Moves slots of the volume to its own queues, after a look at so many; true: there are more.
-    pub(crate) fn list_by_share(&self, index: VolumeIndex, count: u32) -> bool {
-        self.slots.borrow_mut().list_by_share(index, count)
-    }
-
-    /// Evicts blocks of the volume, at most `count`, until it may have so many slots more.
-    #[must_use]
-    pub(crate) fn make_room_in_share(&self, index: VolumeIndex, more: u32, count: u32) -> ShareRoom {
-        let coming = self.fills.running_for(index) + more;
-        let mut evicted = 0;
-        while evicted < count && !self.slots.borrow().has_room_in_share(index, coming) {
-            let victim = self.slots.borrow_mut().victim_of(index);
-            let Some(slot) = victim else { return ShareRoom { enough: false, evicted } };
-            self.free_slot(slot, Why::Evicted);
-            evicted += 1;
-        }
-        ShareRoom { enough: self.slots.borrow().has_room_in_share(index, coming), evicted }
-    }
-
-    /// Whether the volume may have one slot more of its share, beside those that are on their way.
-    pub(crate) fn may_have_more(&self, index: VolumeIndex) -> bool {
-        self.slots.borrow().has_room_in_share(index, self.fills.running_for(index) + 1)
-    }
-
-    /// Whether a block of the volume could be evicted.
-    pub(crate) fn has_victim_of(&self, index: VolumeIndex) -> bool {
-        self.slots.borrow_mut().victim_of(index).is_some()
     }
 
     // ---- segments for the log
@@ -174,6 +142,50 @@ impl<E: Env> Clean<E> {
             }
         }
         vec![(index, ssd.journal.last_ticket())]
+    }
+}
+
+impl<E: Env> VolumeShare<'_, E> {
+    /// It is between so many slots and so many from here on. What the volume has already follows by [`Self::list_some`] and
+    /// [`Self::make_room`].
+    pub(crate) fn set(&self, min_slots: u32, max_slots: u32) {
+        self.clean.slots.borrow_mut().set_share(self.volume, min_slots, max_slots);
+    }
+
+    /// The volume is like all others that have no share.
+    pub(crate) fn forget(&self) {
+        self.clean.slots.borrow_mut().forget_share(self.volume);
+    }
+
+    /// Moves slots of the volume to its own queues, after a look at so many; true: there are more.
+    pub(crate) fn list_some(&self, count: u32) -> bool {
+        self.clean.slots.borrow_mut().list_by_share(self.volume, count)
+    }
+
+    /// Evicts blocks of the volume, at most `count`, until it may have so many slots more.
+    #[must_use]
+    pub(crate) fn make_room(&self, more: u32, count: u32) -> ShareRoom {
+        let Self { clean, volume } = *self;
+        let coming = clean.fills.running_for(volume) + more;
+        let mut evicted = 0;
+        while evicted < count && !clean.slots.borrow().has_room_in_share(volume, coming) {
+            let victim = clean.slots.borrow_mut().victim_of(volume);
+            let Some(slot) = victim else { return ShareRoom { enough: false, evicted } };
+            clean.free_slot(slot, Why::Evicted);
+            evicted += 1;
+        }
+        ShareRoom { enough: clean.slots.borrow().has_room_in_share(volume, coming), evicted }
+    }
+
+    /// Whether the volume may have one slot more, beside those that are on their way.
+    pub(crate) fn has_room(&self) -> bool {
+        let coming = self.clean.fills.running_for(self.volume) + 1;
+        self.clean.slots.borrow().has_room_in_share(self.volume, coming)
+    }
+
+    /// Whether a block of the volume could be evicted.
+    pub(crate) fn has_victim(&self) -> bool {
+        self.clean.slots.borrow_mut().victim_of(self.volume).is_some()
     }
 }
 

@@ -43,7 +43,7 @@ impl<E: Env> Clean<E> {
     /// Takes pages out of sight, in memory and of running fills too; answers what has to be flushed before they may change.
     pub(crate) fn invalidate(&self, volume: VolumeIndex, pages: Range<u64>) -> Drops {
         let mut drops = Vec::new();
-        self.supersede_in_memory(volume, &pages);
+        self.in_memory.supersede(volume, &pages);
         for (block, in_block) in self.blocks.of(pages) {
             let key = BlockKey { volume, block };
             self.fills.exclude(key, &in_block);
@@ -56,7 +56,7 @@ impl<E: Env> Clean<E> {
     /// Takes pages out of memory and out of the slots, whose content is superseded by the write log now. Their drops are flushed before their row is
     /// freed.
     pub(crate) fn supersede(&self, volume: VolumeIndex, pages: Range<u64>) {
-        self.supersede_in_memory(volume, &pages);
+        self.in_memory.supersede(volume, &pages);
         if self.fills.running() == 0 && self.slots.borrow().used_bytes_of(volume) == 0 {
             return;
         }

@@ -8,6 +8,7 @@ pub(crate) mod counters;
 pub(crate) mod fills;
 pub(crate) mod ghost;
 mod grace;
+mod in_memory;
 mod index_journal;
 pub(crate) mod links;
 pub(crate) mod map;
@@ -49,6 +50,7 @@ use crate::address::{BlockKey, Blocks, SlotIndex, VolumeIndex};
 use crate::attachment_ids::AttachmentIds;
 use crate::clean::counters::Counters;
 use crate::clean::fills::Fills;
+use crate::clean::in_memory::InMemory;
 use crate::clean::index::Index;
 use crate::clean::links::SLOTS_MAX;
 use crate::clean::map::Map;
@@ -60,7 +62,6 @@ use crate::clean::unpublished::Unpublished;
 use crate::config::{PolicyKind, PoolSettings};
 use crate::members::Members;
 use crate::members::pool_life::PoolLife;
-use crate::memory_cache::VolumePages;
 
 /// The clean copies of a pool.
 pub(crate) struct Clean<E: Env> {
@@ -79,8 +80,7 @@ pub(crate) struct Clean<E: Env> {
     fills: Rc<Fills>,
     /// What is on its way to be believed.
     unpublished: Unpublished,
-    /// By [`VolumeIndex`], what is in memory of volumes that are attached.
-    memory: RefCell<Vec<Option<Rc<VolumePages>>>>,
+    in_memory: InMemory,
     /// What is not worth a slot yet.
     counters: RefCell<Counters>,
 }
@@ -156,7 +156,7 @@ impl<E: Env> Clean<E> {
             index: Rc::new(index),
             fills,
             unpublished: Unpublished::default(),
-            memory: RefCell::default(),
+            in_memory: InMemory::default(),
             counters: RefCell::new(counters),
         }
     }
@@ -182,6 +182,10 @@ impl<E: Env> Clean<E> {
 
     pub(crate) fn unpublished(&self) -> &Unpublished {
         &self.unpublished
+    }
+
+    pub(crate) fn in_memory(&self) -> &InMemory {
+        &self.in_memory
     }
 
     /// Whoever waits to fill or to publish looks whether it still should.
@@ -278,31 +282,6 @@ impl<E: Env> Clean<E> {
             if let Some(slot) = slots.find(BlockKey { volume, block }) {
                 slots.touch(slot);
             }
-        }
-    }
-
-    // ---- what is in memory
-
-    /// From here on what changes of the volume changes in memory, too.
-    pub(crate) fn keep_in_memory(&self, volume: VolumeIndex, pages: Rc<VolumePages>) {
-        let (mut memory, index) = (self.memory.borrow_mut(), usize::from(volume.0));
-        if memory.len() <= index {
-            memory.resize_with(index + 1, || None);
-        }
-        memory[index] = Some(pages);
-    }
-
-    /// The volume has left.
-    pub(crate) fn forget_memory(&self, volume: VolumeIndex) {
-        if let Some(pages) = self.memory.borrow_mut().get_mut(usize::from(volume.0)) {
-            *pages = None;
-        }
-    }
-
-    /// Pages are something else from now on, or nothing that could be read, wherever they lie: they leave the memory cache.
-    pub(crate) fn supersede_in_memory(&self, volume: VolumeIndex, pages: &Range<u64>) {
-        if let Some(Some(memory)) = self.memory.borrow().get(usize::from(volume.0)) {
-            memory.supersede(pages);
         }
     }
 

@@ -420,7 +420,7 @@ impl<E: Env> BatchWriter<E> {
             self.state.set(&Live { place, content: mark.unwrap_or(before.content), ..before });
             moved += PAGE;
         }
-        self.state.tally_moved(append.volume, moved);
+        self.state.tallies.count_moved(append.volume, moved);
     }
 
     /// No copy of the first batch in flight could be written: it and those behind it are appended anew, to another row,

@@ -37,6 +37,7 @@ use crate::log::write_log::WriteLog;
 use crate::members::Members;
 use crate::members::pool_life::PoolLife;
 use crate::members::ssd::Ssd;
+use crate::reasons::VolumeFence;
 
 /// Pages that are accepted as lost in one piece.
 const ACCEPT_PAGES: u64 = 64;
@@ -309,13 +310,8 @@ impl<E: Env> DataLoss<E> {
     }
 
     /// Why a volume is not to be served although its backing device is the right one: it lost nobody knows what.
-    pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<String> {
-        self.state.losses.with_unknown_loss().contains(&attachment).then(|| {
-            "SSDs were lost with dirty data of this volume, and the record of what it was is gone from the state \
-                 directory: any of it may be older than what hosts wrote last, so the volume serves nothing. Bring back the \
-                 state directory as it was and restart, or accept the loss, which goes on with what is left"
-                .to_owned()
-        })
+    pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<VolumeFence> {
+        self.state.losses.with_unknown_loss().contains(&attachment).then_some(VolumeFence::UnknownLoss)
     }
 
     /// Some pages from `from` on that are lost and follow each other.

@@ -160,7 +160,7 @@ impl<E: Env> Mirrorer<E> {
     /// to be freed.
     fn copies_wanted(&self) -> Vec<Wanted> {
         let mut wanted = Vec::new();
-        for row in self.state.rows_live().into_iter().rev().filter(|row| self.state.is_live(row)) {
+        for row in self.state.rows_live().into_iter().rev().filter(|row| self.state.numbers.is_live(row.number)) {
             for (segment, pair) in (0..).zip(&row.segments) {
                 let readable = pair.iter().any(|mirror| mirror.get().is_there());
                 for side in (0..2).filter(|side| readable && self.is_degraded(pair[*side].get())) {
@@ -249,7 +249,10 @@ impl<E: Env> Mirrorer<E> {
     fn may_be_mirrored(&self, copy: &Wanted) -> bool {
         let row = &copy.row;
         let lives = self.state.row_at(row.slot).is_some_and(|other| Rc::ptr_eq(&other, row));
-        lives && self.state.is_live(row) && self.is_degraded(copy.cell().get()) && !self.life.is_ending_log()
+        lives
+            && self.state.numbers.is_live(row.number)
+            && self.is_degraded(copy.cell().get())
+            && !self.life.is_ending_log()
     }
 
     /// Writes the copy, flushed. False: it came to nothing.

@@ -15,10 +15,12 @@ pub(crate) mod queue;
 mod redirects;
 pub(crate) mod row;
 mod row_life;
+mod row_numbers;
 pub(crate) mod run;
 mod segment_copy;
 pub(crate) mod signals;
 pub(crate) mod stream;
+pub(crate) mod tallies;
 mod window;
 pub(crate) mod write_log;
 
@@ -71,7 +73,8 @@ use crate::log::run::LogRun;
 use crate::log::shared::Shared;
 use crate::log::signals::Signals;
 use crate::log::stream::FlushHabit;
-use crate::log::write_log::{Tally, WriteLog};
+use crate::log::tallies::Tally;
+use crate::log::write_log::WriteLog;
 use crate::members::Members;
 use crate::members::newest::Records;
 use crate::members::pool_life::PoolLife;
@@ -291,7 +294,7 @@ impl<E: Env> Log<E> {
 
     /// What was counted of a volume since this was asked last.
     pub(crate) fn take_tally(&self, volume: VolumeIndex) -> Tally {
-        self.state.take_tally(volume)
+        self.state.tallies.take(volume)
     }
 
     // ---- room

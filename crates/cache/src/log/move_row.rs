@@ -297,9 +297,9 @@ impl<E: Env> Mover<E> {
         self.data_loss.bring_list_up_to_date().await?;
         self.life.check_open()?;
         // Without any SSD, rows may be forgotten that are not even sealed: they stay so.
-        let freed = self.state.declare_free(row.number);
+        let freed = self.state.numbers.declare_free(row.number);
         if let Err(error) = self.rows.record_rows().await {
-            self.state.withdraw_free(freed);
+            self.state.numbers.withdraw_free(freed);
             return Err(error);
         }
         for (turn, entry) in pages.iter().enumerate() {

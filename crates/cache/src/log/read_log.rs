@@ -75,7 +75,7 @@ impl<E: Env> LogReader<E> {
             };
             // A copy that was set aside may lack what was written when its SSD left.
             if error.is_some() || !row.is_aside() {
-                self.state.tally_hidden_error(run.first.volume);
+                self.state.tallies.count_hidden_error(run.first.volume);
                 self.log_read_failed(ssd, error.as_ref());
             }
             bad.push(mirror);

@@ -76,7 +76,7 @@ impl<E: Env> RowKeeper<E> {
         }
         let Some(pairs) = self.segments.take_segments().await else { return Ok(None) };
         let Some(slot) = self.state.free_row_slot() else { return Ok(None) };
-        let number = self.state.take_number();
+        let number = self.state.numbers.take();
         let row = Row::new(slot, number, self.env.random(), pairs, self.segments.segment_pages(), self.env.real_now());
         let row = Rc::new(row);
         self.segments.give_to_row(&row);
@@ -161,7 +161,7 @@ impl<E: Env> RowKeeper<E> {
         }
         let record = self.state.next_record();
         self.members.write_record(RecordKind::Rows, record.encode()).await?;
-        self.state.is_recorded(&record);
+        self.state.numbers.are_recorded(record.oldest_live);
         Ok(())
     }
 

@@ -166,7 +166,7 @@ impl<'a, E: Env> LogScan<'a, E> {
 
     /// The rows of the record, with the copies that are there.
     fn list_rows(&self, record: &Rows) -> Result<(), Error> {
-        self.log.goes_on_behind(record.oldest_live, record.rows.last().map(|row| row.number));
+        self.log.numbers.go_on_behind(record.oldest_live, record.rows.last().map(|row| row.number));
         for row in &record.rows {
             let slot = self.log.free_row_slot().ok_or_else(|| corrupt("its row records name too many rows"))?;
             let mut segments = Vec::new();

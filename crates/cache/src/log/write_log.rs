@@ -18,8 +18,10 @@ use crate::log::overlay::{Counts, Live, Overlay, PAGES_MAX, Place};
 use crate::log::pace::Pace;
 use crate::log::queue::Queue;
 use crate::log::row::Row;
+use crate::log::row_numbers::RowNumbers;
 use crate::log::segment_copy::{MirrorCell, MirrorChange, PresentCopy};
 use crate::log::stream::{FlushHabit, Stream};
+use crate::log::tallies::Tallies;
 
 /// Rows that may live at once: what a [`Place`] can name.
 const ROWS_MAX: usize = 4096;
@@ -30,22 +32,6 @@ const LENGTH: u64 = 3;
 /// Rows that the log has at any time, however little is dirty.
 const ROWS_KEPT: u64 = 4;
 
-/// Rows that a record declares free which is not written yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Freed {
-    before: u64,
-    free: u64,
-}
-
-/// What the log counts of a volume, for whoever tells it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// Moved to the head.
-    pub(crate) moved_bytes: u64,
-    /// Copies that were bad where another one was good, or something else brought the page.
-    pub(crate) read_errors_hidden: u64,
-}
-
 pub(crate) struct WriteLog {
     pub(super) overlay: RefCell<Overlay>,
     rows: RefCell<Vec<Option<Rc<Row>>>>,
@@ -54,10 +40,7 @@ pub(crate) struct WriteLog {
     /// Rows that are set aside: out of the log, for nobody has their pages now, or nobody had.
     aside: RefCell<Vec<Rc<Row>>>,
     pub(crate) open: OpenRows,
-    next_number: Cell<u64>,
-    oldest_live: Cell<u64>,
-    /// The same, as the newest record says that is durable.
-    oldest_recorded: Cell<u64>,
+    pub(crate) numbers: RowNumbers,
     pub(crate) capacity: Capacity,
     /// Pages of data that all rows together have place for.
     pages_held: Cell<u64>,
@@ -73,8 +56,7 @@ pub(crate) struct WriteLog {
     pub(crate) pace: Pace,
     pub(super) recovered_bytes: Cell<u64>,
     pub(super) recovery_milliseconds: Cell<u64>,
-    /// By [`VolumeIndex`].
-    tallies: RefCell<Vec<Tally>>,
+    pub(crate) tallies: Tallies,
 }
 
 impl WriteLog {
@@ -90,9 +72,7 @@ impl WriteLog {
             order: RefCell::default(),
             aside: RefCell::default(),
             open: OpenRows::default(),
-            next_number: Cell::new(1),
-            oldest_live: Cell::new(1),
-            oldest_recorded: Cell::new(1),
+            numbers: RowNumbers::default(),
             capacity: Capacity::default(),
             pages_held: Cell::new(0),
             record_names_dropped: Cell::new(false),
@@ -105,7 +85,7 @@ impl WriteLog {
             pace: Pace::default(),
             recovered_bytes: Cell::new(0),
             recovery_milliseconds: Cell::new(0),
-            tallies: RefCell::default(),
+            tallies: Tallies::default(),
         }
     }
 
@@ -230,9 +210,9 @@ impl WriteLog {
 
     /// What the row record says.
     pub(crate) fn record(&self) -> Rows {
-        let oldest_live = self.oldest_live.get();
+        let oldest_live = self.numbers.oldest_live();
         let rows = self.order.borrow();
-        let live = rows.iter().filter(|row| row.number >= oldest_live && row.life().may_be_on_record());
+        let live = rows.iter().filter(|row| self.numbers.is_live(row.number) && row.life().may_be_on_record());
         let rows: Vec<RowRecord> = live.map(|row| row.record()).collect();
         let record = Rows { oldest_live, rows, with_unknown_loss: self.losses.with_unknown_loss(), ..Rows::default() };
         if !record.lack_segments() && self.aside.borrow().is_empty() {
@@ -340,43 +320,6 @@ impl WriteLog {
         can_be_cleaned.filter_map(|row| row.dirty_since(volume)).min()
     }
 
-    /// The number of the next row: none is ever used again.
-    pub(crate) fn take_number(&self) -> u64 {
-        self.next_number.replace(self.next_number.get() + 1)
-    }
-
-    /// A start goes on behind the rows of the record, the oldest of which that lives has this number.
-    pub(crate) fn goes_on_behind(&self, oldest_live: u64, newest: Option<u64>) {
-        self.oldest_live.set(oldest_live.max(1));
-        self.oldest_recorded.set(oldest_live.max(1));
-        self.next_number.set(newest.map_or(1, |newest| newest + 1).max(self.oldest_live.get()));
-    }
-
-    /// No record says that it is free.
-    pub(crate) fn is_live(&self, row: &Row) -> bool {
-        row.number >= self.oldest_live.get()
-    }
-
-    /// The next record says that all rows up to this one are free; answers what it is withdrawn with.
-    pub(crate) fn declare_free(&self, row: u64) -> Freed {
-        let before = self.oldest_live.get();
-        let free = before.max(row + 1);
-        self.oldest_live.set(free);
-        Freed { before, free }
-    }
-
-    /// That record could not be written, unless another one has gone further.
-    pub(crate) fn withdraw_free(&self, Freed { before, free }: Freed) {
-        if self.oldest_live.get() == free {
-            self.oldest_live.set(before);
-        }
-    }
-
-    /// The next record says that all rows that there were are free.
-    pub(crate) fn declare_all_free(&self) {
-        self.oldest_live.set(self.next_number.get());
-    }
-
     /// The newest record names rows that were closed before they took a batch.
     pub(crate) fn record_names_dropped(&self) -> bool {
         self.record_names_dropped.get()
@@ -386,11 +329,6 @@ impl WriteLog {
     pub(crate) fn next_record(&self) -> Rows {
         self.record_names_dropped.set(false);
         self.record()
-    }
-
-    /// This record is durable: a start asks for no row that it leaves out.
-    pub(crate) fn is_recorded(&self, record: &Rows) {
-        self.oldest_recorded.set(self.oldest_recorded.get().max(record.oldest_live));
     }
 
     /// # Panics
@@ -404,7 +342,7 @@ impl WriteLog {
             return;
         }
         assert!(!row.is_read(), "row {number} is freed while it is read");
-        let is_free = row.is_aside() || number < self.oldest_recorded.get();
+        let is_free = row.is_aside() || self.numbers.is_free_on_record(number);
         assert!(is_free, "row {number} is freed, and no durable record says so");
     }
 
@@ -495,30 +433,6 @@ impl WriteLog {
         runs
     }
 
-    /// So much of a volume was moved to the head.
-    pub(crate) fn tally_moved(&self, volume: VolumeIndex, bytes: u64) {
-        self.tally(volume, |tally| tally.moved_bytes += bytes);
-    }
-
-    /// A copy of what hosts read of a volume was bad, and another one was there.
-    pub(crate) fn tally_hidden_error(&self, volume: VolumeIndex) {
-        self.tally(volume, |tally| tally.read_errors_hidden += 1);
-    }
-
-    fn tally(&self, volume: VolumeIndex, add: impl FnOnce(&mut Tally)) {
-        let mut tallies = self.tallies.borrow_mut();
-        let index = usize::from(volume.0);
-        if tallies.len() <= index {
-            tallies.resize(index + 1, Tally::default());
-        }
-        add(&mut tallies[index]);
-    }
-
-    /// What was counted of a volume since this was asked last.
-    pub(crate) fn take_tally(&self, volume: VolumeIndex) -> Tally {
-        self.tallies.borrow_mut().get_mut(usize::from(volume.0)).map(std::mem::take).unwrap_or_default()
-    }
-
     /// Nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.len() == 0 && self.stream.is_idle()
@@ -541,7 +455,8 @@ mod tests {
     /// Their headers are not durable yet.
     fn log_with_new_rows(count: u64) -> (WriteLog, Vec<Rc<Row>>) {
         let log = WriteLog::new();
-        let add = |number| {
+        let add = |_| {
+            let number = log.numbers.take();
             let slot = log.free_row_slot().unwrap();
             let row = Rc::new(Row::new(slot, number, 7, vec![[Mirror::Nowhere; 2]], 256, RealInstant(0)));
             log.add_row(&row);
@@ -781,14 +696,14 @@ mod tests {
         let (log, rows) = log_with_rows(2);
         rows[0].begin_batch(1, &Payload::default(), RealInstant(1));
         rows[0].batch_ended();
-        log.declare_free(rows[0].number);
+        log.numbers.declare_free(rows[0].number);
         record(&log);
         (log, Rc::clone(&rows[0]))
     }
 
     #[test]
     fn a_row_is_used_again_when_a_durable_record_leaves_it_out_or_it_took_no_batch() {
-        let (log, row) = used_row(|log| log.is_recorded(&log.record()));
+        let (log, row) = used_row(|log| log.numbers.are_recorded(log.record().oldest_live));
         log.assert_unused(&row);
         let (log, rows) = log_with_rows(2);
         log.assert_unused(&rows[1]);
@@ -804,7 +719,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is freed while it is read")]
     fn a_row_is_not_used_again_under_a_read() {
-        let (log, row) = used_row(|log| log.is_recorded(&log.record()));
+        let (log, row) = used_row(|log| log.numbers.are_recorded(log.record().oldest_live));
         let _reading = RowReading::new(&row);
         log.assert_unused(&row);
     }
@@ -812,7 +727,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "is freed while pages live in it")]
     fn a_row_is_not_used_again_while_a_page_lives_in_it() {
-        let (log, row) = used_row(|log| log.is_recorded(&log.record()));
+        let (log, row) = used_row(|log| log.numbers.are_recorded(log.record().oldest_live));
         log.supersede(&data(0, 1, &row));
         log.assert_unused(&row);
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use hotset_block::sync::Event;
 
+use crate::reasons::SpareReason;
 use crate::status::SpareStatus;
 
 /// A spare: it carries a superblock, and nothing else.
@@ -14,8 +15,8 @@ pub(crate) struct Spare<D> {
     pub(crate) path: String,
     /// `None`: it was not there at the start.
     pub(crate) device: Option<Rc<D>>,
-    /// Why it cannot take over; empty if it can.
-    pub(crate) reason: String,
+    /// Why it cannot take over, if it cannot.
+    pub(crate) reason: Option<SpareReason>,
 }
 
 impl<D> Spare<D> {
@@ -64,7 +65,7 @@ impl<D> Spares<D> {
     /// The first one that can take over.
     pub(crate) fn usable(&self) -> Option<Rc<Spare<D>>> {
         let spares = self.spares.borrow();
-        spares.iter().find(|spare| spare.device.is_some() && spare.reason.is_empty()).cloned()
+        spares.iter().find(|spare| spare.device.is_some() && spare.reason.is_none()).cloned()
     }
 
     pub(crate) fn statuses(&self) -> Vec<SpareStatus> {

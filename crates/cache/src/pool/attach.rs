@@ -14,7 +14,9 @@ use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
 use crate::pool::inner::PoolInner;
+use crate::reasons::VolumeFence;
 use crate::volume::inner::VolumeInner;
+use crate::volume::life::VolumeChange;
 use crate::volume::place::Attached;
 use crate::volume::shares::Shares;
 
@@ -27,7 +29,7 @@ pub enum Reattached {
     Dropped { reason: String },
     /// The volume serves nothing. The reason says what to do. The volume is attached; every request fails until it is
     /// reattached when the cause is gone, or detached with [`crate::DirtyData::Discard`].
-    Fenced { cause: FenceCause, reason: String, dirty_bytes: u64 },
+    Fenced { cause: FenceCause, reason: VolumeFence, dirty_bytes: u64 },
 }
 
 /// Why a volume is fenced.
@@ -78,12 +80,12 @@ impl<E: Env> PoolInner<E> {
         }
         if let Some(reason) = volume.view.in_time(volume.view.difference(&known.backing)).await? {
             if dirty_bytes > 0 {
-                let reason = of_another_device(dirty_bytes, &reason);
+                let reason = VolumeFence::OtherBacking { dirty_bytes, difference: reason };
                 return joining.fence(index, &known, FenceCause::OtherBacking, reason, dirty_bytes).await;
             }
             joining.start_anew(&known, index).await?;
             drop(held);
-            volume.count_cache_drop();
+            volume.stats.count_cache_drop();
             return Ok(Reattached::Dropped { reason });
         }
         self.attachments.forget_final_mark(&known).await?;
@@ -115,7 +117,7 @@ impl<E: Env> PoolInner<E> {
             return refused("it is not fenced".to_owned());
         };
         if let Some(reason) = self.unknown_loss(known.attachment) {
-            return refused(reason);
+            return refused(reason.to_string());
         }
         let size_bytes = volume.size_bytes();
         if size_bytes < known.backing.size_bytes {
@@ -131,7 +133,7 @@ impl<E: Env> PoolInner<E> {
         let accepted = self.attachments.record_growth(known, backing).await?;
         joining.put(index, accepted.attachment, &accepted.backing).await?;
         drop(held);
-        volume.count_cache_drop();
+        volume.stats.count_cache_drop();
         Ok(())
     }
 }
@@ -171,7 +173,7 @@ impl<E: Env> Joining<'_, E> {
         self.pool.volumes.put(index, volume);
         Shares::of(&self.pool.rooms).apply_share(index, &volume.spec().settings);
         volume.backing.owned_by(self.pool.members.owner());
-        self.pool.clean.keep_in_memory(index, Rc::clone(&volume.memory));
+        self.pool.clean.in_memory().keep(index, Rc::clone(&volume.memory));
         volume.attach(Attached::new(&self.pool.rooms, index, settled_pages(backing)));
         Ok(())
     }
@@ -187,12 +189,12 @@ impl<E: Env> Joining<'_, E> {
         index: VolumeIndex,
         known: &CataloguedVolume,
         cause: FenceCause,
-        reason: String,
+        reason: VolumeFence,
         dirty_bytes: u64,
     ) -> Result<Reattached, Error> {
         let volume = self.volume;
         self.put(index, known.attachment, &known.backing).await?;
-        volume.life.fence(reason.clone());
+        volume.life.change(VolumeChange::Refused(reason.clone()));
         Ok(Reattached::Fenced { cause, reason, dirty_bytes })
     }
 
@@ -209,12 +211,4 @@ impl<E: Env> Joining<'_, E> {
         self.pool.clean.forget_volume(index).await;
         self.put(index, attachment, &backing).await
     }
-}
-
-fn of_another_device(dirty_bytes: u64, difference: &str) -> String {
-    format!(
-        "{dirty_bytes} bytes of dirty data belong to another backing device or another state of it ({difference}): \
-         the volume serves nothing and nothing is lost. Put the right device back and restart; or, if this is the right one, \
-         accept it; or give the dirty data up"
-    )
 }

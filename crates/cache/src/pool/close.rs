@@ -13,6 +13,7 @@ use crate::pool::detach::DirtyData;
 use crate::pool::inner::PoolInner;
 use crate::time_limit::within;
 use crate::volume::inner::VolumeInner;
+use crate::volume::life::VolumeChange;
 use crate::volume::place::PoolRooms;
 
 /// How [`crate::Pool::close`] left the volumes.
@@ -99,7 +100,7 @@ impl<E: Env> PoolInner<E> {
         self.life.end_log();
         log.wake_all();
         let quiet = async {
-            let cleans = || self.volumes.all().iter().any(|(_, volume)| volume.is_being_cleaned());
+            let cleans = || self.volumes.all().iter().any(|(_, volume)| volume.cleaning.is_under_way());
             while !log.is_quiet() || cleans() {
                 log.signals().room.wait().await;
             }
@@ -144,7 +145,7 @@ impl<'p, E: Env> Stop<'p, E> {
     fn begin(pool: &'p Rc<PoolInner<E>>) -> Self {
         let volumes = pool.volumes.all();
         for (_, volume) in &volumes {
-            volume.life.stop();
+            volume.life.change(VolumeChange::Stopped);
         }
         Self { pool, volumes, not_durable: Vec::new() }
     }
@@ -176,7 +177,7 @@ impl<'p, E: Env> Stop<'p, E> {
             return volumes;
         }
         let flush = async |volume: &Rc<VolumeInner<E>>| {
-            if volume.is_being_cleaned() {
+            if volume.cleaning.is_under_way() {
                 let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
                 let message = format!("what was being flushed to {} did not end in {seconds} s", volume.backing.name);
                 return Err(Error::new(ErrorKind::Media, message));
@@ -199,9 +200,9 @@ impl<'p, E: Env> Stop<'p, E> {
     }
 
     async fn make_volume_durable(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
-        if let Some(reason) = volume.life.fence_reason() {
+        if let Some(reason) = volume.life.fence() {
             // It is not the volume's own backing device: nothing of it is recorded.
-            return Err(Error::new(ErrorKind::Gone, reason));
+            return Err(Error::new(ErrorKind::Gone, reason.to_string()));
         }
         let waiting = Rc::clone(volume);
         let durable = self.in_stop_time(async move { waiting.wait_for_writes().await }).await;

@@ -16,8 +16,10 @@ use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
 use crate::pool::drain::Drained;
 use crate::pool::inner::PoolInner;
+use crate::reasons::VolumeFence;
 use crate::time_limit::within;
 use crate::volume::inner::VolumeInner;
+use crate::volume::life::VolumeChange;
 use crate::volume::locks::Held;
 
 /// What becomes of dirty data that stands in the way.
@@ -62,11 +64,13 @@ impl<E: Env> PoolInner<E> {
         while cleans && self.drain_in_time(name).await? != Drained::Clean {}
         self.attachments.record_departure(attachment).await?;
         if let Some(volume) = &volume {
-            volume.take_leave(held.is_none().then(|| left_behind(volume)));
+            let left_behind =
+                || VolumeChange::LeftBehind(VolumeFence::LeftBehind { backing: volume.backing.name.clone() });
+            volume.take_leave(if held.is_some() { VolumeChange::Left } else { left_behind() });
         }
         self.volumes.remove(index);
         self.ids.detach(index);
-        self.clean.forget_memory(index);
+        self.clean.in_memory().forget(index);
         let answers = volume.is_none() || held.is_some();
         let (forgotten, is_forgotten) = Promise::new();
         let pool = Rc::clone(self);
@@ -124,12 +128,12 @@ impl<E: Env> PoolInner<E> {
             // What is on its way to the backing device from the log ends before a host writes there.
             drop(volume.clean_locks.exclusive(0..PAGES_MAX).await);
             if waits {
-                volume.life.unfence();
+                volume.life.change(VolumeChange::CaughtUp);
             }
             drop(held);
         }
         self.clean.forget_volume(index).await;
-        self.clean.forget_share(index);
+        self.clean.share_of(index).forget();
         if let Some(log) = &self.log {
             // Nobody is told of it any more.
             log.take_tally(index);
@@ -146,13 +150,4 @@ impl<E: Env> PoolInner<E> {
         log.signals().room.wake_all();
         log.signals().mover_wanted.wake_all();
     }
-}
-
-/// Why a volume serves nothing although it is cached by no pool.
-fn left_behind<E: Env>(volume: &VolumeInner<E>) -> String {
-    format!(
-        "its cache was given up while backing device {} did not answer: it serves nothing until what was sent there \
-         before has ended",
-        volume.backing.name
-    )
 }

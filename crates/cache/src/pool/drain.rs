@@ -15,6 +15,7 @@ use crate::time_limit::within;
 use crate::volume::cleaner::clean_if_due;
 use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::VolumeInner;
+use crate::volume::life::VolumeChange;
 
 /// How often the task looks by itself, and a drain whether it gets on.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -57,12 +58,12 @@ impl<E: Env> PoolInner<E> {
         let Some((volume, _)) = self.volumes.get(index) else {
             return self.refuse_dirty(log, index, name).map(|()| Drained::Clean);
         };
-        volume.life.begin_drain();
-        let cleaned = || volume.cleaned_bytes();
+        volume.life.change(VolumeChange::DrainBegan);
+        let cleaned = || volume.stats.cleaned_bytes();
         let mut least = (u64::MAX, self.env.now(), cleaned());
         loop {
             let changed = log.signals().room.wait();
-            if !volume.life.is_draining() {
+            if volume.life.is_drain_cancelled() {
                 return Ok(Drained::Cancelled);
             }
             let dirty = log.counts(index).dirty;
@@ -76,7 +77,7 @@ impl<E: Env> PoolInner<E> {
                 return Ok(Drained::Overwritten);
             }
             if let Some(error) = LoggedVolume::of(&volume, &attached).and_then(LoggedVolume::cannot_clean) {
-                volume.life.end_drain();
+                volume.life.change(VolumeChange::DrainEnded);
                 return Err(error);
             }
             log.signals().cleaner_wanted.wake_all();
@@ -110,7 +111,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn end_drain(&self, volume: &VolumeInner<E>) {
-        volume.life.end_drain();
+        volume.life.change(VolumeChange::DrainEnded);
         if let Some(log) = &self.log {
             log.signals().room.wake_all();
         }

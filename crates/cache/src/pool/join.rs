@@ -35,6 +35,7 @@ use crate::members::pool_life::PoolLife;
 use crate::members::spare::Spare;
 use crate::members::ssd::{Fault, Ssd};
 use crate::pool::join::come_back::Returns;
+use crate::reasons::SpareReason;
 use crate::volume::place::{AttachedVolumes, PoolRooms};
 use crate::volume::settings::SettingsNow;
 use crate::volume::shares::Shares;
@@ -305,7 +306,7 @@ impl<E: Env> Joiner<E> {
         for (newcomer, record) in added.iter().zip(records) {
             let device = Some(Rc::clone(&newcomer.device));
             let SpareMember { uuid, size_bytes, path } = record;
-            self.members.spares().add(Spare { uuid, size_bytes, path, device, reason: String::new() });
+            self.members.spares().add(Spare { uuid, size_bytes, path, device, reason: None });
         }
         self.members.spares().wanted().wake_all();
         Ok(added.iter().map(|newcomer| newcomer.uuid).collect())
@@ -355,7 +356,7 @@ impl<E: Env> Joiner<E> {
         self.members.spares().take(|uuid| uuid == spare.uuid);
         if let Err(error) = joined {
             let (uuid, size_bytes, path) = (spare.uuid, spare.size_bytes, spare.path.clone());
-            let reason = error.to_string();
+            let reason = Some(SpareReason::CouldNotJoin(error));
             self.members.spares().add(Spare { uuid, size_bytes, path, device: spare.device.clone(), reason });
         }
         true

@@ -269,8 +269,8 @@ impl<E: Env> Start<'_, E> {
         for ssd in pool.clean.ssds().iter() {
             let known = before.members.value.member(ssd.uuid).filter(|_| self.plan.all_cold.is_none());
             let Some(member) = known else {
-                let why = self.plan.all_cold.as_deref().unwrap_or("it came back to the pool with old content");
-                found.starts_cold(ssd, why);
+                let why = self.plan.all_cold.map(|why| why.to_string());
+                found.starts_cold(ssd, why.as_deref().unwrap_or("it came back to the pool with old content"));
                 continue;
             };
             let seen = pool.members.witness_keeper().journal_end_of(ssd);
@@ -407,7 +407,7 @@ impl<E: Env> PoolInner<E> {
     /// Reads and writes of hosts so far.
     fn host_requests(&self) -> u64 {
         let volumes = self.volumes.all();
-        volumes.iter().map(|(_, volume)| volume.host_requests()).sum()
+        volumes.iter().map(|(_, volume)| volume.stats.host_requests()).sum()
     }
 }
 

@@ -22,6 +22,7 @@ use crate::members::newest::{FoundWitnesses, Numbered, Records};
 use crate::members::owner::{Admission, Admitted, Takeover, admission, dismiss_owner, mark_in};
 use crate::members::records::newest_record;
 use crate::members::spare::Spare;
+use crate::reasons::{AllCold, SpareReason};
 use crate::status::SsdStatus;
 use crate::time_limit::within;
 
@@ -84,7 +85,7 @@ pub(crate) struct Membership {
     /// The newest catalogue is not everywhere: whoever wrote it may have died before its change took effect.
     pub(crate) catalogue_behind: bool,
     /// Nothing on any SSD is believed, and why.
-    pub(crate) all_cold: Option<String>,
+    pub(crate) all_cold: Option<AllCold>,
     /// Superblocks of an older version, as they are to be written.
     pub(crate) older_superblocks: Vec<Superblock>,
     /// A newest record is of an older version.
@@ -229,12 +230,12 @@ impl<E: Env> Survey<E> {
         let uuids = found.iter().map(|ssd| ssd.superblock.ssd_uuid);
         let returned = uuids.filter(|uuid| members.member(*uuid).is_none()).collect();
         let all_cold = if !self.state_agrees {
-            Some("the state directory does not know the pool's newest state".to_owned())
+            Some(AllCold::StateIsBehind)
         } else if !self.is_proven() {
             let (present, all) = self.votes();
-            Some(format!("only {present} of {all} members are there"))
+            Some(AllCold::FewMembers { present, all })
         } else if self.misses_superseding() {
-            Some("what superseded some of its content was lost with the write log".to_owned())
+            Some(AllCold::SupersedingLost)
         } else {
             None
         };
@@ -408,7 +409,7 @@ fn take_spares<D>(found: &mut Vec<SurveyedSsd<D>>, members: &MembersRecord) -> (
         let named = place.map(|place| here.swap_remove(place).1);
         let path = named.as_ref().map_or_else(|| spare.path.clone(), |named| named.path.clone());
         let (uuid, size_bytes) = (spare.uuid, spare.size_bytes);
-        let reason = if named.is_some() { String::new() } else { "it is missing".to_owned() };
+        let reason = named.is_none().then_some(SpareReason::Missing);
         Spare { uuid, size_bytes, path, device: named.map(|named| Rc::new(named.device)), reason }
     });
     let reason = "it is marked as a spare of the pool, which does not know it: add it again";

@@ -5,13 +5,14 @@ use std::rc::{Rc, Weak};
 use hotset_block::Env;
 
 use crate::config::limits;
-use crate::date::date_and_time;
 use crate::error::{Error, ErrorKind};
 use crate::format::owner::Owner;
 use crate::members::owner::refresh;
 use crate::members::ownership::Ownership;
 use crate::pool::inner::PoolInner;
+use crate::reasons::VolumeFence;
 use crate::time_limit::within;
+use crate::volume::life::VolumeChange;
 
 impl<E: Env> PoolInner<E> {
     /// Moves the marks. Waits for none: one that hangs is left alone until it ends.
@@ -33,16 +34,16 @@ impl<E: Env> PoolInner<E> {
         if self.life.has_stopped() {
             return;
         }
-        let reason = format!(
-            "pool {}: another machine, or another daemon, took it over: {}, at {} by the clock there, as SSD {path} says; nothing is \
-             written here any more; see to it that one machine uses the pool, then restart Hotset here if it is to be this one",
-            self.name,
-            mark.name,
-            date_and_time(mark.since_unix_seconds),
-        );
+        let fence = VolumeFence::OtherMachine {
+            pool: self.name.clone(),
+            by: mark.name.clone(),
+            since_unix_seconds: mark.since_unix_seconds,
+            ssd: path.to_owned(),
+        };
         for (_, volume) in self.volumes.all() {
-            volume.life.fence_first(&reason);
+            volume.life.change(VolumeChange::TakenOver(fence.clone()));
         }
+        let reason = fence.to_string();
         self.life.fence_anew(Error::new(ErrorKind::OtherMachine, reason.clone()));
         self.members.lose_all(&reason);
         self.life.end_fills();

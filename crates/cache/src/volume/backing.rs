@@ -17,6 +17,7 @@ use crate::members::flusher::{Flusher, Mark};
 use crate::members::io::IoCounts;
 use crate::members::look::until_looked;
 use crate::members::ownership::Ownership;
+use crate::reasons::BackingStop;
 use crate::time_limit::within;
 use crate::volume::effort::Effort;
 use crate::volume::turns::{TURN_END, Turns};
@@ -59,7 +60,7 @@ pub(crate) struct Backing<E: Env> {
     /// Who reads where fills may take most of the device's time.
     turns: RefCell<Turns>,
     hosts_turn: Event,
-    latched: RefCell<Option<String>>,
+    latched: RefCell<Option<BackingStop>>,
     reads: Answers,
     /// Of writes, discards and flushes.
     changes: Answers,
@@ -338,7 +339,7 @@ impl<E: Env> Backing<E> {
 
     /// Closes the device, so that it can be opened again: nothing uses it any more. Until [`Backing::reopen`] reads wait, and
     /// nothing is written, for the reason given.
-    pub(crate) fn begin_reopening(&self, reason: String) {
+    pub(crate) fn begin_reopening(&self, reason: BackingStop) {
         self.reopening.set(true);
         if self.latched.borrow().is_none() {
             self.failures.set(Failures(self.failures.get().0 + 1));
@@ -361,7 +362,7 @@ impl<E: Env> Backing<E> {
     }
 
     /// Reads go on; nothing is written, for this reason.
-    pub(crate) fn end_reopening(&self, reason: String) {
+    pub(crate) fn end_reopening(&self, reason: BackingStop) {
         *self.latched.borrow_mut() = Some(reason);
         self.reopening.set(false);
         self.reopened.wake_all();
@@ -441,7 +442,7 @@ impl<E: Env> Backing<E> {
     }
 
     /// Why nothing is written to it any more.
-    pub(crate) fn latched(&self) -> Option<String> {
+    pub(crate) fn latched(&self) -> Option<BackingStop> {
         self.latched.borrow().clone()
     }
 
@@ -467,7 +468,7 @@ impl<E: Env> Backing<E> {
     pub(crate) fn check_latch(&self) -> Result<(), Error> {
         match &*self.latched.borrow() {
             None => Ok(()),
-            Some(reason) => Err(Error::new(ErrorKind::Media, reason.clone())),
+            Some(reason) => Err(Error::new(ErrorKind::Media, reason.to_string())),
         }
     }
 
@@ -685,10 +686,9 @@ impl<E: Env> Backing<E> {
     }
 
     fn latch(&self, error: &DeviceError) -> Error {
-        let text = self.error(error);
-        let reason = format!("{text}; after a failed flush nothing more is written to it until it is cleared");
+        let error = self.error(error);
         self.failures.set(Failures(self.failures.get().0 + 1));
-        *self.latched.borrow_mut() = Some(reason);
-        text
+        *self.latched.borrow_mut() = Some(BackingStop::FlushFailed(error.clone()));
+        error
     }
 }

@@ -59,7 +59,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     /// Whether the volume is to be cleaned now, and how.
     fn effort(self) -> Option<Effort> {
         let Self { volume, log, .. } = self;
-        let idle = volume.is_idle_for(IDLE);
+        let idle = volume.cleaning.is_idle_for(IDLE, volume.stats.data_requests(), volume.env.now());
         if log.counts(self.index()).dirty == 0 || volume.backing.latched().is_some() || volume.life.is_fenced() {
             return None;
         }
@@ -83,12 +83,13 @@ impl<E: Env> LoggedVolume<'_, E> {
     pub(crate) async fn clean_pass(self, effort: Effort) -> Result<bool, Error> {
         let Self { volume, .. } = self;
         self.clean_written_out().await?;
-        let mut ranges = self.dirty_ranges(volume.sweep.get()..PAGES_MAX);
-        if ranges.is_empty() && volume.sweep.get() > 0 {
+        let from = volume.cleaning.sweep();
+        let mut ranges = self.dirty_ranges(from..PAGES_MAX);
+        if ranges.is_empty() && from > 0 {
             ranges = self.dirty_ranges(0..PAGES_MAX);
         }
         let Some(last) = ranges.last() else { return Ok(false) };
-        volume.sweep.set(last.end);
+        volume.cleaning.sweep_from(last.end);
         self.clean_ranges(ranges, effort).await?;
         Ok(true)
     }
@@ -271,7 +272,7 @@ impl<E: Env> LoggedVolume<'_, E> {
             written.iter().filter(|run| log.has_row_of(run)).map(|run| log.mark_clean(self.index(), run)).sum();
         add(&volume.stats.cleaned_bytes, cleaned * PAGE);
         add(&volume.steps, 1);
-        *volume.clean_error.borrow_mut() = None;
+        volume.cleaning.forget_error();
         log.pages_were_cleaned();
     }
 
@@ -307,16 +308,16 @@ impl<E: Env> LoggedVolume<'_, E> {
         let Self { volume, log, .. } = self;
         let dirty = log.counts(self.index()).dirty * PAGE;
         let name = &volume.spec.borrow().name;
-        let why = if let Some(reason) = volume.life.fence_reason() {
-            reason
-        } else if let Some(reason) = volume.backing.latched() {
-            reason
+        let why = if let Some(fence) = volume.life.fence() {
+            fence.to_string()
+        } else if let Some(stop) = volume.backing.latched() {
+            stop.to_string()
         } else if let Some(error) = self.pool().life.fence() {
             error.to_string()
         } else if volume.backing.info.read_only {
             "its backing device is read-only".to_owned()
-        } else if !volume.cleaning.get() && self.dirty_ranges(0..PAGES_MAX).is_empty() {
-            log.data_loss().why_lost(Some(self.index()))
+        } else if !volume.cleaning.has_cleaner() && self.dirty_ranges(0..PAGES_MAX).is_empty() {
+            log.data_loss().why_lost(Some(self.index())).to_string()
         } else {
             return None;
         };
@@ -329,7 +330,7 @@ impl<E: Env> LoggedVolume<'_, E> {
 /// Cleans a volume for as long as that is due, by a task of its own, unless one does.
 pub(crate) fn clean_if_due<E: Env>(volume: Rc<VolumeInner<E>>, attached: Rc<Attached<E>>) {
     let is_due = LoggedVolume::of(&volume, &attached).is_some_and(|logged| logged.effort().is_some());
-    if is_due && !volume.cleaning.replace(true) {
+    if is_due && volume.cleaning.begin() {
         volume.env.clone().spawn(clean_volume(volume, attached));
     }
 }
@@ -346,13 +347,13 @@ async fn clean_volume<E: Env>(volume: Rc<VolumeInner<E>>, attached: Rc<Attached<
             // It was taken from the pool meanwhile.
             Err(_) if !logged.is_in_place() => break,
             Err(error) => {
-                *volume.clean_error.borrow_mut() = Some(error.to_string());
+                volume.cleaning.failed(error);
                 logged.pool().env.sleep(RETRY).await;
                 break;
             }
         }
     }
-    volume.cleaning.set(false);
+    volume.cleaning.end();
     logged.log.signals().room.wake_all();
 }
 
@@ -398,23 +399,5 @@ impl<E: Env> VolumeInner<E> {
     /// The bytes of these pages that lie inside the volume.
     pub(crate) fn bytes_of_pages(&self, pages: &Range<u64>) -> ByteRange {
         ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes.get()) }
-    }
-
-    /// By the task that does so, or by a flush.
-    pub(crate) fn is_being_cleaned(&self) -> bool {
-        self.cleaning.get() || self.passes.get() > 0
-    }
-
-    /// No request came for so long.
-    fn is_idle_for(&self, time: Duration) -> bool {
-        let stats = &self.stats;
-        let requests = stats.reads.get() + stats.writes.get() + stats.trims.get() + stats.zeroes.get();
-        let now = self.env.now();
-        let (before, since) = self.idle_since.get();
-        if before != requests || since.0 == 0 {
-            self.idle_since.set((requests, now));
-            return false;
-        }
-        now.since(since) >= time
     }
 }

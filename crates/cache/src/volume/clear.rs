@@ -13,6 +13,7 @@ use hotset_block::{Device, DeviceInfo, Env};
 
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
+use crate::reasons::BackingStop;
 use crate::volume::effort::Effort;
 use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::VolumeInner;
@@ -66,14 +67,14 @@ impl<'v, E: Env> Clearing<'v, E> {
         // A pool that it joined meanwhile has looked at the device, and not at what is written here.
         self.check()?;
         let before = volume.backing.latched();
-        volume.backing.begin_reopening(format!("backing device {} is being opened again", volume.backing.name));
+        volume.backing.begin_reopening(BackingStop::Reopening { backing: volume.backing.name.clone() });
         if let Err(error) = self.reopen(open).await {
             let kept = before.filter(|_| !volume.backing.is_closed());
-            volume.backing.end_reopening(kept.unwrap_or_else(|| error.to_string()));
+            volume.backing.end_reopening(kept.unwrap_or_else(|| BackingStop::NotReopened(error.clone())));
             return Err(error);
         }
         let doubtful = volume.backing.unlatch();
-        *volume.clean_error.borrow_mut() = None;
+        volume.cleaning.forget_error();
         drop((held, not_cleaned, not_published));
         if let Some(attached) = &attached {
             self.write_some_again(attached).await?;
@@ -96,7 +97,7 @@ impl<'v, E: Env> Clearing<'v, E> {
     /// The device takes what it is given: it flushes, and is read.
     async fn is_sound(&self) -> bool {
         let volume = self.volume;
-        if volume.backing.latched().is_some() || volume.clean_error.borrow().is_some() {
+        if volume.backing.latched().is_some() || volume.cleaning.has_failed() {
             return false;
         }
         let flushed = volume.backing.info.read_only || volume.view.flush_in_time().await.is_ok();
@@ -163,7 +164,7 @@ impl<'v, E: Env> Clearing<'v, E> {
     /// does not cancel the writes.
     async fn write_some_again(&self, attached: &Rc<Attached<E>>) -> Result<(), Error> {
         let Some(log) = attached.pool.log.clone() else { return Ok(()) };
-        if log.counts(attached.index).dirty == 0 || self.volume.cleaning.replace(true) {
+        if log.counts(attached.index).dirty == 0 || !self.volume.cleaning.begin() {
             return Ok(());
         }
         let (volume, attached) = (Rc::clone(self.volume), Rc::clone(attached));
@@ -171,7 +172,7 @@ impl<'v, E: Env> Clearing<'v, E> {
         self.volume.env.spawn(async move {
             let logged = LoggedVolume { volume: &volume, attached: &attached, log: &log };
             let passed = logged.clean_pass(Effort::Full).await;
-            volume.cleaning.set(false);
+            volume.cleaning.end();
             log.signals().room.wake_all();
             log.signals().cleaner_wanted.wake_all();
             promise.set(passed.map(|_| ()));

@@ -131,7 +131,8 @@ impl<'p, E: Env> Filler<'p, E> {
         if self.fills_nothing() || self.pool.members.online_ssds().next().is_none() {
             return Some(Missed::Degraded);
         }
-        if !self.pool.clean.may_have_more(volume) && !self.pool.clean.has_victim_of(volume) {
+        let share = self.pool.clean.share_of(volume);
+        if !share.has_room() && !share.has_victim() {
             return Some(Missed::Share);
         }
         (!self.pool.clean.has_ready_slot()).then_some(Missed::NoRoom)
@@ -168,7 +169,7 @@ impl<'p, E: Env> Filler<'p, E> {
             return None;
         }
         // A volume that has all that it may have evicts a block of its own.
-        let room = self.pool.clean.make_room_in_share(key.volume, 1, OWN_EVICTIONS);
+        let room = self.pool.clean.share_of(key.volume).make_room(1, OWN_EVICTIONS);
         add(&volume.stats.evicted_blocks, u64::from(room.evicted));
         if !room.enough {
             return None;

@@ -4,7 +4,6 @@
 //! What a pass did not write, because a host overwrote it or wrote it itself just then, is written with its pages held, as a host's
 //! own write would be. So a sweep ends, however fast hosts overwrite, and what is dirty afterwards became so after it began.
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -17,9 +16,11 @@ use hotset_block::sync::Promise;
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
 use crate::time_limit::within;
+use crate::volume::cleaning::FlushRun;
 use crate::volume::effort::Effort;
 use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::{Volume, VolumeInner};
+use crate::volume::life::VolumeChange;
 
 /// How soon whoever waits hears that it was cancelled, whatever the backing device does.
 const LOOK: Duration = Duration::from_millis(200);
@@ -47,44 +48,46 @@ impl<E: Env> Volume<E> {
     }
 
     pub fn cancel_flush_now(&self) {
-        if let Some(cancelled) = &*self.inner.flushing_now.borrow() {
-            cancelled.set(true);
-        }
+        self.inner.cleaning.cancel_flush();
     }
 
     /// Nothing new stays dirty from now on, until [`Volume::release_writes`]: writes go to the backing device before they are
     /// answered. The volume keeps that when it leaves its pool or joins one.
     pub fn hold_writes(&self) {
-        self.inner.life.hold_writes(true);
+        self.inner.life.change(VolumeChange::WritesHeld);
     }
 
     pub fn release_writes(&self) {
-        self.inner.life.hold_writes(false);
+        self.inner.life.change(VolumeChange::WritesReleased);
     }
 }
 
 impl<E: Env> VolumeInner<E> {
     async fn flush_now(self: &Rc<Self>) -> Result<Flushed, Error> {
-        if self.flushing_now.borrow().is_some() {
+        let Some(run) = self.cleaning.begin_flush() else {
             let message = format!("volume {}: it is being flushed", self.spec.borrow().name);
             return Err(Error::new(ErrorKind::Refused, message));
-        }
-        self.check_can_be_flushed()?;
-        let cancelled = Rc::new(Cell::new(false));
-        *self.flushing_now.borrow_mut() = Some(Rc::clone(&cancelled));
+        };
+        let flushed = match self.check_can_be_flushed() {
+            Ok(()) => self.flush_until_cancelled(run).await,
+            Err(error) => Err(error),
+        };
+        self.cleaning.end_flush();
+        flushed
+    }
+
+    async fn flush_until_cancelled(self: &Rc<Self>, run: FlushRun) -> Result<Flushed, Error> {
         let (promise, ended) = Promise::new();
-        let (volume, heeded) = (Rc::clone(self), Rc::clone(&cancelled));
-        self.env.spawn(async move { promise.set(volume.sweep_and_flush(&heeded).await) });
+        let volume = Rc::clone(self);
+        self.env.spawn(async move { promise.set(volume.sweep_and_flush(run).await) });
         let mut ended = pin!(ended);
-        let flushed = loop {
+        loop {
             match within(&self.env, LOOK, ended.as_mut()).await {
-                Some(flushed) => break flushed.unwrap_or_else(|| Err(self.stopping())),
-                None if cancelled.get() => break Ok(Flushed::Cancelled),
+                Some(flushed) => return flushed.unwrap_or_else(|| Err(self.stopping())),
+                None if !self.cleaning.wants(run) => return Ok(Flushed::Cancelled),
                 None => {}
             }
-        };
-        *self.flushing_now.borrow_mut() = None;
-        flushed
+        }
     }
 
     /// Whatever is dirty can be had, and the backing device takes it.
@@ -103,13 +106,13 @@ impl<E: Env> VolumeInner<E> {
         }
     }
 
-    async fn sweep_and_flush(self: &Rc<Self>, cancelled: &Cell<bool>) -> Result<Flushed, Error> {
+    async fn sweep_and_flush(self: &Rc<Self>, run: FlushRun) -> Result<Flushed, Error> {
         let attached = self.attached();
         let logged = attached.as_ref().and_then(|attached| LoggedVolume::of(self, attached));
         if let Some(logged) = logged {
-            logged.sweep_dirty(cancelled).await?;
+            logged.sweep_dirty(run).await?;
         }
-        if cancelled.get() {
+        if !self.cleaning.wants(run) {
             return Ok(Flushed::Cancelled);
         }
         if !self.backing.info.read_only {
@@ -123,11 +126,11 @@ impl<E: Env> VolumeInner<E> {
 }
 
 impl<E: Env> LoggedVolume<'_, E> {
-    async fn sweep_dirty(self, cancelled: &Cell<bool>) -> Result<(), Error> {
+    async fn sweep_dirty(self, run: FlushRun) -> Result<(), Error> {
         let mut from = 0;
         loop {
             let ranges = self.dirty_ranges(from..PAGES_MAX);
-            let Some(last) = ranges.last().filter(|_| !cancelled.get()) else { break };
+            let Some(last) = ranges.last().filter(|_| self.volume.cleaning.wants(run)) else { break };
             from = last.end;
             let written = self.sweep_pass(ranges.clone()).await?;
             let left: Vec<_> = ranges.into_iter().flat_map(|range| self.dirty_ranges(range)).collect();
@@ -145,9 +148,9 @@ impl<E: Env> LoggedVolume<'_, E> {
     /// The pool does not stop beneath it.
     async fn sweep_pass(self, ranges: Vec<Range<u64>>) -> Result<Vec<Range<u64>>, Error> {
         self.check_goes_on()?;
-        self.volume.passes.set(self.volume.passes.get() + 1);
+        self.volume.cleaning.begin_pass();
         let written = self.clean_ranges(ranges, Effort::Full).await;
-        self.volume.passes.set(self.volume.passes.get() - 1);
+        self.volume.cleaning.end_pass();
         self.log.signals().room.wake_all();
         written
     }

@@ -11,19 +11,20 @@ use crate::volume::place::{Attached, PoolRooms};
 impl<E: Env> VolumeInner<E> {
     /// What is wrong with the volume itself, whatever its pool is like.
     pub(super) fn own_health(&self, attached: Option<&Attached<E>>) -> Option<(Health, VolumeReason)> {
-        if let Some(why) = self.backing.latched() {
-            return Some((Health::Failed, VolumeReason::BackingStopped { why }));
+        if let Some(stop) = self.backing.latched() {
+            return Some((Health::Failed, VolumeReason::BackingStopped(stop)));
         }
-        if let Some(why) = self.life.fence_reason() {
-            return Some((Health::Failed, VolumeReason::Fenced { why }));
+        if let Some(fence) = self.life.fence() {
+            return Some((Health::Failed, VolumeReason::Fenced(fence)));
         }
         let bytes = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);
-        if let Some(attached) = attached.filter(|_| bytes > 0) {
-            let why = attached.pool.log.as_ref().map(|log| log.data_loss().why_lost(Some(attached.index)));
-            return Some((Health::Degraded, VolumeReason::Lost { bytes, why: why.unwrap_or_default() }));
+        let lost =
+            attached.filter(|_| bytes > 0).and_then(|attached| Some((attached.pool.log.as_ref()?, attached.index)));
+        if let Some((log, index)) = lost {
+            return Some((Health::Degraded, VolumeReason::Lost { bytes, why: log.data_loss().why_lost(Some(index)) }));
         }
-        if let Some(why) = self.clean_error.borrow().clone() {
-            return Some((Health::Degraded, VolumeReason::NotCleaned { why }));
+        if let Some(error) = self.cleaning.error() {
+            return Some((Health::Degraded, VolumeReason::NotCleaned(error)));
         }
         let (what, silence) = self.backing.hangs_for()?;
         let (device, seconds) = (self.backing.name.clone(), silence.as_secs());

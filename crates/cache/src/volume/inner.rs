@@ -16,7 +16,8 @@ use crate::members::io::add;
 use crate::memory_cache::{MemoryCache, VolumePages};
 use crate::status::VolumeStats;
 use crate::volume::backing::{Backing, Failures};
-use crate::volume::life::VolumeLife;
+use crate::volume::cleaning::Cleaning;
+use crate::volume::life::{VolumeChange, VolumeLife};
 use crate::volume::locks::{Held, RangeLocks};
 use crate::volume::missed::LastMisses;
 use crate::volume::place::{Attached, PoolRooms};
@@ -56,24 +57,14 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) stats: Stats,
     pub(crate) last_misses: LastMisses,
     pub(crate) life: VolumeLife,
-    /// What is dirty now is being flushed; whether that was cancelled.
-    pub(super) flushing_now: RefCell<Option<Rc<Cell<bool>>>>,
-    /// Passes over what is dirty that flushes make, beside the task that cleans.
-    pub(super) passes: Cell<u32>,
+    pub(crate) cleaning: Cleaning,
     pub(super) last_flush: Cell<Option<Instant>>,
     /// Parts of what takes long that are done: pieces of zeroes and trims, blocks brought in, extents cleaned.
     pub(super) steps: Cell<u64>,
-    /// The requests so far, and since when there were no more of them.
-    pub(super) idle_since: Cell<(u64, Instant)>,
-    /// A task cleans it.
-    pub(super) cleaning: Cell<bool>,
     /// Pages on their way to the backing device from the log.
     pub(crate) clean_locks: RangeLocks,
-    /// Where the next pass of the cleaner begins.
-    pub(super) sweep: Cell<u64>,
     /// Decides which writes go past a dirty cap that is nearly reached.
     pub(super) pace: Pace,
-    pub(super) clean_error: RefCell<Option<String>>,
 }
 
 impl<E: Env> Clone for Volume<E> {
@@ -120,16 +111,11 @@ impl<E: Env> VolumeInner<E> {
             stats,
             last_misses: LastMisses::default(),
             life: VolumeLife::default(),
-            flushing_now: RefCell::default(),
-            passes: Cell::new(0),
+            cleaning: Cleaning::default(),
             last_flush: Cell::new(None),
             steps: Cell::new(0),
-            idle_since: Cell::default(),
-            cleaning: Cell::new(false),
             clean_locks: RangeLocks::default(),
-            sweep: Cell::new(0),
             pace: Pace::default(),
-            clean_error: RefCell::default(),
         };
         Rc::new(inner)
     }
@@ -155,43 +141,28 @@ impl<E: Env> VolumeInner<E> {
 
     /// It is cached from here on. Nothing of what was said of it where it was before holds.
     pub(crate) fn attach(&self, attached: Attached<E>) {
-        self.life.joined();
+        self.life.change(VolumeChange::Joined);
         // Whatever was in front of it before.
         self.memory.forget_all();
         *self.attached.borrow_mut() = Some(Rc::new(attached));
     }
 
-    /// Its cache is taken away: what the pool could not clean is not the volume's trouble any more. It serves nothing for a while if
-    /// there is a reason.
-    pub(crate) fn take_leave(&self, fenced: Option<String>) {
+    /// Its cache is taken away: what the pool could not clean is not the volume's trouble any more.
+    pub(crate) fn take_leave(&self, how: VolumeChange) {
         self.detach();
-        *self.clean_error.borrow_mut() = None;
-        self.life.left(fenced);
+        self.cleaning.forget_error();
+        self.life.change(how);
     }
 
     /// Its pool has stopped.
     pub(crate) fn cut_off(&self) {
-        self.life.pool_has_stopped();
+        self.life.change(VolumeChange::PoolStopped);
         self.detach();
     }
 
     /// Its backing device takes nothing of what is dirty now.
     pub(crate) fn cleaning_stalls(&self) -> bool {
-        self.backing.hangs_for().is_some() || self.clean_error.borrow().is_some()
-    }
-
-    /// Reads and writes of hosts so far.
-    pub(crate) fn host_requests(&self) -> u64 {
-        self.stats.reads.get() + self.stats.writes.get()
-    }
-
-    pub(crate) fn cleaned_bytes(&self) -> u64 {
-        self.stats.cleaned_bytes.get()
-    }
-
-    /// All that was cached of it was dropped.
-    pub(crate) fn count_cache_drop(&self) {
-        add(&self.stats.cache_drops, 1);
+        self.backing.hangs_for().is_some() || self.cleaning.has_failed()
     }
 
     // ---- where it is
@@ -236,7 +207,7 @@ impl<E: Env> VolumeInner<E> {
 
     /// A fenced volume serves nothing.
     pub(crate) fn check_not_fenced(&self) -> Result<(), Error> {
-        self.life.fence_reason().map_or(Ok(()), |reason| Err(Error::new(ErrorKind::Gone, reason)))
+        self.life.fence().map_or(Ok(()), |fence| Err(Error::new(ErrorKind::Gone, fence.to_string())))
     }
 
     pub(super) fn outside(&self, offset: u64, length: u64) -> Error {

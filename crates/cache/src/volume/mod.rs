@@ -2,6 +2,7 @@
 //! (`volume/write.rs`).
 
 // Nouns: what is true now.
+pub(crate) mod cleaning;
 pub(crate) mod destination;
 pub(crate) mod effort;
 pub(crate) mod held_pages;
@@ -62,6 +63,7 @@ use crate::volume::fill::Filler;
 use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::{Volume, VolumeInner};
 use crate::volume::latency::LatencyCounters;
+use crate::volume::life::VolumeChange;
 use crate::volume::recorder::Recorded;
 use crate::volume::requests::{Durability, ZeroEffort};
 use crate::volume::shares::Shares;
@@ -352,6 +354,6 @@ impl<E: Env> Volume<E> {
 
     /// Refuses all further requests; those in flight go on.
     pub fn stop(&self) {
-        self.inner.life.stop();
+        self.inner.life.change(VolumeChange::Stopped);
     }
 }

@@ -19,6 +19,7 @@ use crate::members::Members;
 use crate::members::flusher::Mark;
 use crate::members::io::add;
 use crate::members::pool_life::PoolLife;
+use crate::reasons::VolumeFence;
 use crate::status::CacheUse;
 use crate::volume::inner::VolumeInner;
 use crate::volume::settings::SettingsNow;
@@ -103,7 +104,7 @@ impl<E: Env> PoolRooms<E> {
     }
 
     /// Why a volume is not to be served although its backing device is the right one: it lost nobody knows what.
-    pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<String> {
+    pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<VolumeFence> {
         self.log.as_ref().and_then(|log| log.data_loss().unknown_loss(attachment))
     }
 

@@ -13,6 +13,7 @@ use crate::config::VolumeSpec;
 use crate::error::{Error, ErrorKind};
 use crate::members::flusher::Mark;
 use crate::memory_cache::MemoryCache;
+use crate::reasons::BackingStop;
 use crate::status::{DeviceIo, VolumeStats};
 use crate::volume::backing::{Backing, Doubt};
 use crate::volume::inner::{Volume, VolumeInner};
@@ -65,7 +66,7 @@ impl<E: Env> Volume<E> {
     /// It did not work out: opens the device of this volume again. If that fails, too, [`Volume::clear`] is to be tried later.
     pub async fn stay(&self, open: impl AsyncFnOnce() -> Result<E::Device, Error>) -> Result<(), Error> {
         let backing = &self.inner.backing;
-        backing.end_reopening(format!("backing device {} was closed, and is to be opened again", backing.name));
+        backing.end_reopening(BackingStop::Closed { backing: backing.name.clone() });
         self.clear(open).await.map(|_| ())
     }
 
@@ -85,7 +86,9 @@ impl<E: Env> Volume<E> {
         backing.doubt(relocated.doubt);
         let stats = Stats::resumed(relocated.stats, relocated.latencies);
         let volume = Self::of(VolumeInner::over(env, relocated.spec, backing, relocated.size_bytes, stats, memory));
-        volume.inner.life.hold_writes(relocated.writes_held);
+        if relocated.writes_held {
+            volume.hold_writes();
+        }
         Ok(volume)
     }
 
@@ -116,7 +119,7 @@ impl<E: Env> VolumeInner<E> {
             })
             .await?;
         self.check_relocates()?;
-        self.backing.begin_reopening(format!("backing device {} is being opened on another thread", self.backing.name));
+        self.backing.begin_reopening(BackingStop::Moving { backing: self.backing.name.clone() });
         self.backing.close();
         Ok(Relocated {
             spec: self.spec.borrow().clone(),
@@ -140,6 +143,6 @@ impl<E: Env> VolumeInner<E> {
         if self.attached().is_some() || self.life.is_stopped() {
             return refused("its cache is being changed, or it is being stopped".to_owned());
         }
-        self.backing.latched().map_or(Ok(()), refused)
+        self.backing.latched().map_or(Ok(()), |stop| refused(stop.to_string()))
     }
 }

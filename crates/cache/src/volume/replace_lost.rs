@@ -74,7 +74,7 @@ impl<E: Env> LoggedVolume<'_, E> {
         }
         let stuck = self.log.total().cleanable() >= self.log.dirty_max();
         match self.volume.backing.latched() {
-            Some(reason) if stuck => Err(Error::new(ErrorKind::Media, reason)),
+            Some(reason) if stuck => Err(Error::new(ErrorKind::Media, reason.to_string())),
             Some(_) | None => Ok(()),
         }
     }

@@ -249,5 +249,5 @@ fn route_of_unavailable<E: Env>(log: &Log<E>, index: VolumeIndex, pages: &Range<
 
 /// Its backing device takes nothing.
 fn takes_nothing<E: Env>(volume: &VolumeInner<E>) -> bool {
-    volume.clean_error.borrow().is_some() || volume.backing.takes_nothing()
+    volume.cleaning.has_failed() || volume.backing.takes_nothing()
 }

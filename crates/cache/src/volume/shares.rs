@@ -86,7 +86,7 @@ impl<'p, E: Env> Shares<'p, E> {
     pub(crate) fn apply_share(&self, index: VolumeIndex, settings: &VolumeSettings) {
         let (min, max) = self.share_slots(settings);
         let slots = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        self.pool.clean.set_share(index, slots(min), slots(max));
+        self.pool.clean.share_of(index).set(slots(min), slots(max));
         if self.pool.clean.slots().slots_used_by(index) > 0 && !self.pool.life.is_stopping() {
             let pool = Rc::clone(self.pool);
             self.pool.env.spawn(async move { enforce_share(&pool, index).await });
@@ -96,13 +96,14 @@ impl<'p, E: Env> Shares<'p, E> {
 
 /// Moves the volume's slots to its own queues, then evicts what it has above its maximum.
 async fn enforce_share<E: Env>(pool: &Rc<PoolRooms<E>>, index: VolumeIndex) {
-    while pool.clean.list_by_share(index, SLOTS_PER_TURN) {
+    let share = pool.clean.share_of(index);
+    while share.list_some(SLOTS_PER_TURN) {
         pool.env.sleep(Duration::ZERO).await;
     }
     while !pool.life.is_stopping() {
-        let room = pool.clean.make_room_in_share(index, 0, SLOTS_PER_TURN);
+        let room = share.make_room(0, SLOTS_PER_TURN);
         pool.volumes.count_evictions(index, room.evicted);
-        if room.enough || !pool.clean.has_victim_of(index) {
+        if room.enough || !share.has_victim() {
             return;
         }
         pool.env.sleep(Duration::ZERO).await;

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use crate::members::io::add;
 use crate::status::VolumeStats;
 use crate::volume::latency::{Latencies, LatencyCounters};
 
@@ -34,3 +35,24 @@ macro_rules! counters {
     };
 }
 hotset_counters::volume_counters!(counters);
+
+impl Stats {
+    /// Reads and writes of hosts so far.
+    pub(crate) fn host_requests(&self) -> u64 {
+        self.reads.get() + self.writes.get()
+    }
+
+    /// Requests of hosts that move or change data, so far.
+    pub(super) fn data_requests(&self) -> u64 {
+        self.host_requests() + self.trims.get() + self.zeroes.get()
+    }
+
+    pub(crate) fn cleaned_bytes(&self) -> u64 {
+        self.cleaned_bytes.get()
+    }
+
+    /// All that was cached of the volume was dropped.
+    pub(crate) fn count_cache_drop(&self) {
+        add(&self.cache_drops, 1);
+    }
+}

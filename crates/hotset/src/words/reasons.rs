@@ -1,6 +1,6 @@
 //! What people are told of why pools, SSDs and volumes are as they are, and what to do.
 
-use hotset_cache::{PoolReason, SsdDoubt, SsdReason, VolumeReason};
+use hotset_cache::{PoolReason, SpareReason, SsdDoubt, SsdReason, VolumeReason};
 
 /// Empty if there is nothing to say.
 pub(crate) fn pool_reason(reason: Option<&PoolReason>) -> String {
@@ -101,6 +101,15 @@ fn of_ssd(reason: &SsdReason) -> String {
 }
 
 /// Empty if there is nothing to say.
+pub(crate) fn spare_reason(reason: Option<&SpareReason>) -> String {
+    match reason {
+        None => String::new(),
+        Some(SpareReason::Missing) => "it is missing".to_owned(),
+        Some(SpareReason::CouldNotJoin(error)) => error.to_string(),
+    }
+}
+
+/// Empty if there is nothing to say.
 pub(crate) fn volume_reason(reason: Option<&VolumeReason>) -> String {
     reason.map_or_else(String::new, of_volume)
 }
@@ -108,12 +117,13 @@ pub(crate) fn volume_reason(reason: Option<&VolumeReason>) -> String {
 fn of_volume(reason: &VolumeReason) -> String {
     match reason {
         VolumeReason::OfPool(reason) => of_pool(reason),
-        VolumeReason::BackingStopped { why } | VolumeReason::Fenced { why } => why.clone(),
+        VolumeReason::BackingStopped(stop) => stop.to_string(),
+        VolumeReason::Fenced(fence) => fence.to_string(),
         VolumeReason::Lost { bytes, why } => format!(
             "{bytes} bytes that hosts wrote are unavailable, and reads of them fail: {why}; everything else is served"
         ),
-        VolumeReason::NotCleaned { why } => {
-            format!("its dirty data cannot be written to the backing device, and is kept: {why}")
+        VolumeReason::NotCleaned(error) => {
+            format!("its dirty data cannot be written to the backing device, and is kept: {error}")
         }
         VolumeReason::BackingSilent { device, what, seconds } => {
             format!("backing device {device} has answered no {what} for {seconds} s")

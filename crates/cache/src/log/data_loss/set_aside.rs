@@ -26,6 +26,7 @@ use crate::log::row::Row;
 use crate::log::scan_aside::{add_aside_row, find_copies};
 use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
 use crate::members::ssd::Ssd;
+use crate::reasons::NoCopy;
 use crate::time_limit::within;
 
 /// How often a flush looks by itself whether something was written to its backing device.
@@ -38,7 +39,7 @@ impl<E: Env> DataLoss<E> {
 
     /// No copy of a dirty page of data can be had now. If an SSD that is away has one, it may come back; else the page is lost.
     pub(crate) fn lose_page(&self, live: &Live) {
-        self.clean.supersede_in_memory(live.volume, &(live.page..live.page + 1));
+        self.clean.in_memory().supersede(live.volume, &(live.page..live.page + 1));
         if self.set_aside(live).is_none() {
             self.state.set(&Live { content: Content::Lost, ..*live });
         }
@@ -348,7 +349,7 @@ impl<E: Env> DataLoss<E> {
     /// No SSD is left, and the backing devices have everything: the rows that were lost with the SSDs are wanted by nobody.
     pub(crate) async fn forget_clean_rows(&self) {
         if self.members.online_ssds().next().is_none() && self.state.overlay.borrow().total().dirty == 0 {
-            self.state.declare_all_free();
+            self.state.numbers.declare_all_free();
             // If that cannot be recorded either, a start asks for the SSDs, which is safe.
             let _ = self.rows.record_rows().await;
         }
@@ -369,14 +370,13 @@ impl<E: Env> DataLoss<E> {
     }
 
     /// Why dirty data that cannot be read cannot be.
-    pub(crate) fn why_lost(&self, volume: Option<VolumeIndex>) -> String {
+    pub(crate) fn why_lost(&self, volume: Option<VolumeIndex>) -> NoCopy {
         let away = self.ssds_away(volume);
         if away.is_empty() {
-            return "no copy of it can be read".to_owned();
+            return NoCopy::Unreadable;
         }
         let path = |(uuid, path): &(u128, String)| if path.is_empty() { format!("{uuid:032x}") } else { path.clone() };
-        let paths: Vec<String> = away.iter().map(path).collect();
-        format!("its only copies are on SSD {}, which is away: bring it back as it was", paths.join(" or "))
+        NoCopy::Away { ssds: away.iter().map(path).collect() }
     }
 
     /// See [`crate::Pool::ssds_awaited`].

@@ -94,7 +94,7 @@ impl<E: Env> Mirrorer<E> {
             let new = PresentCopy { ssd_uuid, ssd: ssd.index, segment };
             let is_whole = self.is_sealed_copy(&copy, new).await;
             let lives = self.state.row_at(copy.row.slot).is_some_and(|row| Rc::ptr_eq(&row, &copy.row))
-                && self.state.is_live(&copy.row);
+                && self.state.numbers.is_live(copy.row.number);
             if is_whole && lives && ssd.is_online() && copy.cell().get() == (Mirror::Away { ssd_uuid, segment }) {
                 copy.cell().change(MirrorChange::Found(ssd.index));
                 relied_on.push(copy);

@@ -51,7 +51,7 @@ impl Serving {
             }
             Ok(Reattached::Fenced { cause, reason, dirty_bytes }) => {
                 tracing::error!(%volume, dirty_bytes, "fenced: {reason}");
-                fenced = Some(Fenced { cause, reason, dirty_bytes });
+                fenced = Some(Fenced { cause, reason: reason.to_string(), dirty_bytes });
             }
             Ok(Reattached::Dropped { reason }) => {
                 tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
@@ -98,7 +98,8 @@ impl Serving {
         let (to, volume) = (pool.clone(), name.clone());
         match self.records.plane.of_pool(pool).call(move |plane| plane.pools().reattach(to, volume)).await? {
             Reattached::Fenced { cause, reason, dirty_bytes } => {
-                self.records.offline().fenced.insert(name.to_string(), Fenced { cause, reason, dirty_bytes });
+                let fenced = Fenced { cause, reason: reason.to_string(), dirty_bytes };
+                self.records.offline().fenced.insert(name.to_string(), fenced);
                 Ok(())
             }
             Reattached::Warm { .. } | Reattached::Dropped { .. } => {

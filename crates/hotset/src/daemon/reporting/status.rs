@@ -396,7 +396,7 @@ fn spare(spare: &SpareStatus) -> Spare {
         uuid: uuid(spare.uuid),
         size_bytes: spare.size_bytes,
         present: spare.present,
-        reason: spare.reason.clone(),
+        reason: words::spare_reason(spare.reason.as_ref()),
     }
 }
 
