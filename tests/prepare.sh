@@ -9,7 +9,7 @@ nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdsh:python3-libnbd nbdfuse:libnbd-bin nb
 qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod udevadm:udev systemctl:systemd gzip:gzip openssl:openssl
 sfdisk:fdisk mkswap:util-linux timeout:coreutils chromium:chromium curl:curl promtool:prometheus setpriv:util-linux unshare:util-linux
 python3:python3 pip3:python3-pip
-dpkg-deb:dpkg dpkg-shlibdeps:dpkg-dev lintian:lintian man:man-db groff:groff readelf:binutils objcopy:binutils bash:bash zsh:zsh fish:fish systemd-analyze:systemd deb-systemd-helper:init-system-helpers mmdebstrap:mmdebstrap smbd:samba smbclient:smbclient"
+dpkg-deb:dpkg dpkg-shlibdeps:dpkg-dev lintian:lintian man:man-db groff:groff readelf:binutils objcopy:binutils bash:bash zsh:zsh fish:fish systemd-analyze:systemd deb-systemd-helper:init-system-helpers mmdebstrap:mmdebstrap smbd:samba smbclient:smbclient libvirtd:libvirt-daemon virsh:libvirt-clients"
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=""

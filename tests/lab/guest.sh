@@ -31,6 +31,7 @@ for word in $(cat /proc/cmdline); do
         last=*) last=${word#last=} ;;
     esac
 done
+[ "$phase" = disk ] && . /disk.sh
 ip link set lo up
 ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up || failed "no network"
 

@@ -50,10 +50,11 @@ pub(crate) fn run(steps: &[Step], pause_before: impl Fn(&Step) -> u64) -> Vec<St
     run_by(&[LIMIT, "bash"], "", steps, pause_before)
 }
 
-/// The same where nothing of it is left: with mounts and a network of its own, and an empty /srv. Only root may do that.
-pub(crate) fn run_apart(steps: &[Step]) -> Vec<String> {
-    let begins = "ip link set lo up\nmount -t tmpfs none /srv\n";
-    run_by(&[LIMIT_APART, "unshare", "--mount", "--net", "bash"], begins, steps, |_| 0)
+/// The same where nothing of it is left: with mounts, processes and a network of its own, and an empty /srv. Only root may do that.
+pub(crate) fn run_apart(begins: &str, steps: &[Step]) -> Vec<String> {
+    let begins = format!("ip link set lo up\nmount -t tmpfs none /srv\n{begins}");
+    let apart = ["unshare", "--mount", "--net", "--pid", "--mount-proc", "--fork", "--kill-child", "bash"];
+    run_by(&[&[LIMIT_APART], &apart[..]].concat(), &begins, steps, |_| 0)
 }
 
 /// `shell` comes after its limit of time.
