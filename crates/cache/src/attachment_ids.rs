@@ -43,6 +43,8 @@ impl AttachmentIds {
 
     /// The index stands for this attachment. Nothing if the pool has stopped meanwhile.
     pub(crate) fn attach(&self, index: VolumeIndex, attachment: u64) {
+        let other = self.index_of(attachment).filter(|other| *other != index);
+        assert!(other.is_none(), "attachment {attachment} gets index {}, and has another one", index.0);
         self.set(index, Some(attachment));
     }
 
@@ -53,6 +55,8 @@ impl AttachmentIds {
 
     /// Nothing is left of what was under the index.
     pub(crate) fn release(&self, index: VolumeIndex) {
+        let id = self.of(index);
+        assert!(id.is_none_or(|id| id == DETACHED), "index {} is given away while attachment {id:?} has it", index.0);
         self.set(index, None);
     }
 
@@ -86,5 +90,19 @@ mod tests {
         ids.clear();
         ids.attach(VolumeIndex(0), 12);
         assert_eq!((ids.of(VolumeIndex(0)), ids.indexes().count()), (None, 0), "the pool has stopped");
+    }
+
+    #[test]
+    #[should_panic(expected = "gets index 1, and has another one")]
+    fn an_attachment_has_one_index() {
+        let ids = AttachmentIds::new([7, 9].into_iter());
+        ids.detach(VolumeIndex(1));
+        ids.attach(VolumeIndex(1), 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "index 0 is given away while attachment Some(7) has it")]
+    fn an_index_is_not_given_away_while_an_attachment_has_it() {
+        AttachmentIds::new([7].into_iter()).release(VolumeIndex(0));
     }
 }

@@ -18,6 +18,7 @@ impl<E: Env> Attachments<E> {
         let mut catalogue = self.catalogue.borrow().clone();
         change(&mut catalogue);
         self.members.write_record(RecordKind::Catalogue, catalogue.encode()).await?;
+        assert_follows(&self.catalogue.borrow(), &catalogue);
         *self.catalogue.borrow_mut() = catalogue;
         Ok(())
     }
@@ -128,5 +129,51 @@ impl<E: Env> Attachments<E> {
             }
         })
         .await
+    }
+}
+
+/// # Panics
+/// If an attachment id could be given away twice: what is dead under it would be believed of another volume.
+fn assert_follows(before: &Catalogue, catalogue: &Catalogue) {
+    let (next, next_before) = (catalogue.next_attachment, before.next_attachment);
+    assert!(next >= next_before, "the next attachment is {next}, and was {next_before}");
+    let is_known = |id: u64| before.volumes.iter().any(|volume| volume.attachment == id);
+    let returned =
+        catalogue.volumes.iter().find(|volume| volume.attachment < next_before && !is_known(volume.attachment));
+    assert!(returned.is_none(), "attachment {:?} is dead, and comes back", returned.map(|volume| volume.attachment));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::catalogue::tests::volume;
+
+    fn follows(change: impl FnOnce(&mut Catalogue)) {
+        let before = Catalogue { next_attachment: 8, volumes: vec![volume(4, "a"), volume(7, "b")] };
+        let mut catalogue = before.clone();
+        change(&mut catalogue);
+        assert_follows(&before, &catalogue);
+    }
+
+    #[test]
+    fn volumes_join_under_new_ids_and_leave() {
+        follows(|_| {});
+        follows(|catalogue| drop(catalogue.volumes.pop()));
+        follows(|catalogue| {
+            catalogue.next_attachment = 9;
+            catalogue.volumes.push(volume(8, "c"));
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "the next attachment is 7, and was 8")]
+    fn the_next_attachment_does_not_go_back() {
+        follows(|catalogue| catalogue.next_attachment = 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "attachment Some(5) is dead, and comes back")]
+    fn an_attachment_that_is_dead_does_not_come_back() {
+        follows(|catalogue| catalogue.volumes.push(volume(5, "c")));
     }
 }

@@ -18,6 +18,7 @@ const CANDIDATES: usize = 64;
 /// Slots that the pool keeps ready for fills: a 64th, within these bounds, and at most an eighth.
 const READY_MIN: usize = 8;
 const READY_MAX: usize = 256;
+const _: () = assert!(READY_MIN <= READY_MAX);
 
 /// Slots that a pool with so many keeps ready.
 pub(crate) fn ready_wanted(slots: u64) -> usize {

@@ -263,8 +263,143 @@ impl Fills {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::address::{BlockIndex, SlotIndex};
+
+    /// A fill, the simple way.
+    struct NaiveFill {
+        fill: Rc<Fill>,
+        pages: [bool; 16],
+        waits: bool,
+        carried: bool,
+    }
+
+    fn pages_of(fill: &Fill) -> [bool; 16] {
+        let mut pages = [false; 16];
+        for page in fill.pages().runs().flatten() {
+            pages[crate::address::at(page)] = true;
+        }
+        pages
+    }
+
+    proptest! {
+        /// Against a map of fills that run and a set of blocks that wait.
+        #[test]
+        fn fills_equal_a_map_of_what_runs_and_a_set_of_what_waits(
+            steps in prop::collection::vec((0_u8..9, 0_u16..2, 0_u32..4, 0_u32..16), 1..150),
+        ) {
+            let (fills, now) = (Fills::default(), Instant::default());
+            let mut running: BTreeMap<BlockKey, NaiveFill> = BTreeMap::new();
+            let mut queue: BTreeSet<BlockKey> = BTreeSet::new();
+            for (action, volume, block, page) in steps {
+                let key = key(volume, block);
+                match action {
+                    0 | 1 => {
+                        let known = running.contains_key(&key) || queue.contains(&key);
+                        let expected = if known { Request::Known } else { Request::Queued };
+                        prop_assert_eq!(fills.request(key), expected);
+                        if !known {
+                            queue.insert(key);
+                        }
+                    }
+                    2 => {
+                        let waits = |volume| running.values().filter(|fill| fill.fill.key().volume == volume && fill.waits).count();
+                        let may_begin = |key: &&BlockKey| waits(key.volume) < WAITING_MAX;
+                        let some = queue.iter().any(|key| may_begin(&key));
+                        let next = fills.next_queued(now);
+                        prop_assert_eq!(next.is_some(), some);
+                        if let Some(next) = next {
+                            prop_assert!(may_begin(&&next) && queue.remove(&next));
+                            let mut pages = PageSet::default();
+                            pages.insert(&(0..16));
+                            let content = SlotContent { slot: SlotIndex(block), key: next, generation: 1 };
+                            let fill = Rc::new(Fill::new(content, 1, pages, now));
+                            fills.begin(Rc::clone(&fill));
+                            running.insert(next, NaiveFill { fill, pages: [true; 16], waits: true, carried: false });
+                        }
+                    }
+                    3 => {
+                        if let Some(naive) = running.remove(&key) {
+                            fills.end(&naive.fill);
+                        }
+                    }
+                    4 => {
+                        fills.exclude(key, &(page..16));
+                        if let Some(naive) = running.get_mut(&key) {
+                            naive.pages[crate::address::at(page)..].fill(false);
+                        }
+                    }
+                    5 => {
+                        if let Some(naive) = running.get_mut(&key) {
+                            fills.begins_to_read(&naive.fill);
+                            naive.waits = false;
+                        }
+                    }
+                    6 => {
+                        if let Some(naive) = running.get_mut(&key) {
+                            naive.fill.carry();
+                            (naive.waits, naive.carried) = (false, true);
+                        }
+                    }
+                    7 if page == 0 => {
+                        fills.abandon(key.volume);
+                        queue.retain(|other| other.volume != key.volume);
+                        let of_volume = running.values_mut().filter(|naive| naive.fill.key().volume == key.volume);
+                        of_volume.for_each(|naive| naive.pages = [false; 16]);
+                    }
+                    8 if page == 0 => {
+                        fills.forget_queue();
+                        queue.clear();
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!((fills.running(), fills.queued()), (running.len(), queue.len()));
+                let own = running.values().filter(|naive| !naive.carried).count();
+                prop_assert!((1..9).all(|at_once| fills.leave_room(at_once, now) == (own < at_once)));
+                for volume in [0, 1].map(VolumeIndex) {
+                    let of_volume = || running.values().filter(|naive| naive.fill.key().volume == volume);
+                    prop_assert_eq!(fills.is_running_for(volume), of_volume().next().is_some());
+                    prop_assert_eq!(crate::address::at(fills.running_for(volume)), of_volume().count());
+                }
+                for key in (0..2).flat_map(|volume| (0..4).map(move |block| super::tests::key(volume, block))) {
+                    let naive = running.get(&key);
+                    prop_assert_eq!(fills.is_running(key), naive.is_some());
+                    prop_assert_eq!(fills.is_known(key), naive.is_some() || queue.contains(&key));
+                    prop_assert_eq!(fills.is_carried(key), naive.is_some_and(|naive| naive.carried));
+                    prop_assert!(naive.is_none_or(|naive| pages_of(&naive.fill) == naive.pages));
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a block is filled once at a time")]
+    fn a_block_is_not_filled_twice_at_once() {
+        let fills = Fills::default();
+        begin(&fills, key(1, 1), Instant::default());
+        begin(&fills, key(1, 1), Instant::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "a fill ends that does not run")]
+    fn a_fill_ends_once() {
+        let fills = Fills::default();
+        let fill = begin(&fills, key(1, 1), Instant::default());
+        fills.end(&fill);
+        fills.end(&fill);
+    }
+
+    #[test]
+    #[should_panic(expected = "a fill ends that does not run")]
+    fn a_fill_does_not_end_another_one_of_its_block() {
+        let fills = Fills::default();
+        let former = begin(&fills, key(1, 1), Instant::default());
+        fills.end(&former);
+        begin(&fills, key(1, 1), Instant::default());
+        fills.end(&former);
+    }
 
     fn key(volume: u16, block: u32) -> BlockKey {
         BlockKey { volume: VolumeIndex(volume), block: BlockIndex(block) }

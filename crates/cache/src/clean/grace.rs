@@ -68,7 +68,48 @@ impl Grace {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Against a list of the reads that each freed slot has to wait for: none is ready before them, each is ready once, and
+        /// all are when no read is in flight.
+        #[test]
+        fn no_slot_is_ready_under_a_read_that_may_have_found_it(
+            steps in prop::collection::vec((0_u8..3, 0_usize..8), 1..200),
+        ) {
+            let grace = Grace::default();
+            let mut reads: BTreeMap<usize, Epoch> = BTreeMap::new();
+            let mut waiting: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+            for ((action, which), number) in steps.into_iter().zip(0..) {
+                match action {
+                    0 => drop(reads.insert(number, grace.begin())),
+                    1 => {
+                        if let Some(read) = reads.keys().nth(which).copied() {
+                            let epoch = reads.remove(&read).unwrap();
+                            let may_be_ready = grace.end(epoch);
+                            prop_assert!(may_be_ready || !reads.is_empty() || waiting.is_empty());
+                            waiting.values_mut().for_each(|waits_for| waits_for.retain(|other| *other != read));
+                        }
+                    }
+                    _ => {
+                        let slot = u32::try_from(number).unwrap();
+                        grace.free(slot);
+                        waiting.insert(slot, reads.keys().copied().collect());
+                    }
+                }
+                for slot in grace.take_ready() {
+                    prop_assert_eq!(waiting.remove(&slot), Some(Vec::new()), "slot {}", slot);
+                }
+                prop_assert_eq!(grace.is_quiet(), reads.is_empty());
+                prop_assert_eq!(grace.in_limbo(), waiting.len());
+                prop_assert!(!reads.is_empty() || waiting.is_empty(), "{:?} wait for nothing", waiting);
+            }
+        }
+    }
 
     #[test]
     fn without_reads_a_freed_slot_is_ready_at_once() {

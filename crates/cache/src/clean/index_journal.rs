@@ -113,7 +113,8 @@ impl Journal {
     }
 
     pub(super) fn end_writing(&self) {
-        self.writing.set(false);
+        let wrote = self.writing.replace(false);
+        assert!(wrote, "whoever writes the journal ends, and nobody writes it");
     }
 
     /// True: nobody writes a checkpoint, and the caller is to.
@@ -122,7 +123,8 @@ impl Journal {
     }
 
     pub(super) fn end_checkpoint(&self) {
-        self.checkpointing.set(false);
+        let wrote = self.checkpointing.replace(false);
+        assert!(wrote, "whoever writes a checkpoint ends, and nobody writes one");
         self.event.wake_all();
     }
 
@@ -273,5 +275,37 @@ mod tests {
         let journal = Journal::default();
         journal.push(drop_of(1));
         journal.taken_is_flushed(1);
+    }
+
+    #[test]
+    #[should_panic(expected = "and nobody writes it")]
+    fn whoever_writes_ends_once() {
+        let journal = Journal::default();
+        assert!(journal.begin_writing());
+        journal.end_writing();
+        journal.end_writing();
+    }
+
+    #[test]
+    #[should_panic(expected = "and nobody writes one")]
+    fn a_checkpoint_ends_once() {
+        let journal = Journal::default();
+        assert!(journal.begin_checkpoint());
+        journal.end_checkpoint();
+        journal.end_checkpoint();
+    }
+
+    #[test]
+    #[should_panic(expected = "checkpoints are written one after the other")]
+    fn no_checkpoint_is_left_out() {
+        let journal = Journal::default();
+        journal.has_checkpoint(journal.next_checkpoint() + 1, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a checkpoint is of what was journalled")]
+    fn a_checkpoint_makes_nothing_needless_that_is_not_written_yet() {
+        let journal = Journal::default();
+        journal.has_checkpoint(journal.next_checkpoint(), 1);
     }
 }

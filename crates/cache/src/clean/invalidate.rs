@@ -11,7 +11,7 @@ use hotset_block::Env;
 use crate::address::{BlockKey, SlotIndex, SsdIndex, VolumeIndex};
 use crate::clean::Clean;
 use crate::clean::pending_drops::Drops;
-use crate::clean::slots::{Hidden, Why};
+use crate::clean::slots::{Hidden, SlotDrop, Why};
 use crate::error::Error;
 
 /// Blocks that one turn looks at, so that a trim of terabytes does not stop everybody else.
@@ -94,8 +94,8 @@ impl<E: Env> Clean<E> {
         let key = self.slots.borrow().key(slot).expect("only a used slot is freed");
         let published = self.slots.borrow().is_published(slot);
         let dropped = published.then(|| self.index.record_drop(slot, key, &(0..self.blocks.pages_per_block)));
-        let was_published = self.slots.borrow_mut().free(slot, why);
-        assert_eq!(was_published, dropped.is_some(), "{slot:?} is believed, and is freed without a drop");
+        let drop = if dropped.is_some() { SlotDrop::Recorded } else { SlotDrop::NotNeeded };
+        self.slots.borrow_mut().free(slot, why, drop);
         ssd.slot_is_freed();
         self.index.free(ssd, ssd.local(slot), dropped);
     }
@@ -108,7 +108,7 @@ impl<E: Env> Clean<E> {
         for local in 0..ssd.layout.slot_count() {
             let slot = ssd.slot_index(local);
             if self.slots.borrow().is_used(slot) {
-                self.slots.borrow_mut().free(slot, Why::Emptied);
+                self.slots.borrow_mut().free(slot, Why::Emptied, SlotDrop::SsdLeft);
             }
             if local % SLOTS_PER_TURN == SLOTS_PER_TURN - 1 {
                 self.env.sleep(Duration::ZERO).await;

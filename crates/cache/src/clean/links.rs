@@ -31,6 +31,9 @@ impl Flag {
 /// The two bits of [`OLDER`] that hold the frequency.
 const FREQUENCY_SHIFT: u32 = 29;
 const FREQUENCY_MASK: u32 = 3 << FREQUENCY_SHIFT;
+// An index and its flags share a link, and no two flags a bit.
+const _: () = assert!(FREQUENCY_MASK & (INDEX_MASK | Flag::HEADER_LOADED.1) == 0);
+const _: () = assert!((Flag::IN_SMALL.1 | Flag::LISTED.1 | Flag::PUBLISHED.1) & INDEX_MASK == 0);
 
 /// The ends of a list. The slots between them hang together by their links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +107,7 @@ impl Links {
     /// Takes `slot` out of `list`, which must be the one that it is in.
     pub(super) fn unlink(&mut self, list: &mut List, slot: SlotIndex) {
         assert!(self.has(slot, Flag::LISTED), "slot {} is in no list", slot.0);
+        assert!(list.len > 0, "slot {} is in another list: this one is empty", slot.0);
         self.set(slot, Flag::LISTED, false);
         let (newer, older) = (self.linked(slot.0, NEWER), self.linked(slot.0, OLDER));
         match newer {
@@ -137,7 +141,7 @@ impl Links {
 
     /// `frequency` is 3 at most.
     pub(super) fn set_frequency(&mut self, slot: SlotIndex, frequency: u32) {
-        debug_assert!(frequency <= 3);
+        assert!(frequency <= 3, "slot {} was touched {frequency} times, and two bits count", slot.0);
         let word = &mut self.pairs[at(slot.0)][OLDER];
         *word = (*word & !FREQUENCY_MASK) | (frequency << FREQUENCY_SHIFT);
     }
@@ -214,5 +218,39 @@ mod tests {
                 }
             }
         }
+    }
+
+    fn with_a_listed_slot() -> (Links, List) {
+        let (mut links, mut list) = (Links::default(), List::new());
+        links.grow(2);
+        links.push_newest(&mut list, SlotIndex(0));
+        (links, list)
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 0 is in a list already")]
+    fn a_slot_is_in_one_list() {
+        let (mut links, _) = with_a_listed_slot();
+        links.push_newest(&mut List::new(), SlotIndex(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 1 is in no list")]
+    fn a_slot_is_not_taken_out_of_a_list_that_it_is_not_in() {
+        let (mut links, mut list) = with_a_listed_slot();
+        links.unlink(&mut list, SlotIndex(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 0 is in another list")]
+    fn a_slot_is_not_taken_out_of_an_empty_list() {
+        let (mut links, _) = with_a_listed_slot();
+        links.unlink(&mut List::new(), SlotIndex(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "was touched 4 times")]
+    fn what_counts_touches_does_not_reach_into_the_flags() {
+        with_a_listed_slot().0.set_frequency(SlotIndex(0), 4);
     }
 }

@@ -139,8 +139,10 @@ impl Map {
         self.keys[at(slot.0)] = [FREE; 3];
         self.set_published(slot, false);
         self.set_header_loaded(slot, false);
+        let of_volume = &mut self.volume_slots[usize::from(key.volume.0)];
+        assert!(self.slots_used > 0 && *of_volume > 0, "slot {} is freed, and none is used", slot.0);
         self.slots_used -= 1;
-        self.volume_slots[usize::from(key.volume.0)] -= 1;
+        *of_volume -= 1;
     }
 
     /// The block that the slot holds; `None` if it is free.
@@ -160,6 +162,7 @@ impl Map {
 
     /// Sets the generation of a free slot, as it was found on the SSD.
     pub fn set_generation(&mut self, slot: SlotIndex, generation: u32) {
+        assert!(!self.is_used(slot), "slot {} gets another generation while it is used", slot.0);
         self.generations[at(slot.0)] = generation;
     }
 
@@ -196,6 +199,7 @@ impl Map {
     /// Marks pages of a used slot as held.
     pub fn set_valid(&mut self, slot: SlotIndex, pages: Range<u32>) {
         let volume = self.key(slot).expect("only a used slot has valid pages").volume;
+        assert!(pages.end <= self.pages_per_block, "pages {pages:?} of slot {} are those of the next one", slot.0);
         let added = u64::from(self.valid.set(slot, pages));
         self.used_pages += added;
         self.volume_pages[usize::from(volume.0)] += added;
@@ -216,6 +220,7 @@ impl Map {
     /// Marks pages of a used slot as not held; answers how many of them were.
     pub fn clear_valid(&mut self, slot: SlotIndex, pages: Range<u32>) -> u32 {
         let volume = self.key(slot).expect("only a used slot has valid pages").volume;
+        assert!(pages.end <= self.pages_per_block, "pages {pages:?} of slot {} are those of the next one", slot.0);
         let removed = self.valid.clear(slot, pages);
         self.used_pages -= u64::from(removed);
         self.volume_pages[usize::from(volume.0)] -= u64::from(removed);
@@ -242,6 +247,7 @@ impl Map {
     }
 
     pub fn set_published(&mut self, slot: SlotIndex, published: bool) {
+        assert!(!published || self.is_used(slot), "slot {} is published, and holds nothing", slot.0);
         self.links.set(slot, Flag::PUBLISHED, published);
     }
 
@@ -462,5 +468,64 @@ mod tests {
         let counted = map.memory_bytes() as f64 / 100_000.0;
         let stated = BYTES_PER_SLOT + 16.0 * (BYTES_PER_PAGE + BYTES_PER_CHECKSUM);
         assert!((counted - stated).abs() < 0.01, "{counted} {stated}");
+    }
+
+    fn with_a_used_slot() -> Map {
+        let mut map = Map::new(16, false);
+        map.add_slots(2);
+        map.insert(SlotIndex(0), key(0, 7), 1);
+        map
+    }
+
+    #[test]
+    #[should_panic(expected = "pages 15..17 of slot 0 are those of the next one")]
+    fn no_page_of_a_slot_is_one_of_the_next_slot() {
+        with_a_used_slot().set_valid(SlotIndex(0), 15..17);
+    }
+
+    #[test]
+    #[should_panic(expected = "pages 15..17 of slot 0 are those of the next one")]
+    fn no_page_of_the_next_slot_is_taken_away_with_those_of_a_slot() {
+        with_a_used_slot().clear_valid(SlotIndex(0), 15..17);
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 1 is published, and holds nothing")]
+    fn a_free_slot_is_not_published() {
+        with_a_used_slot().set_published(SlotIndex(1), true);
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 0 gets another generation while it is used")]
+    fn a_used_slot_keeps_its_generation() {
+        with_a_used_slot().set_generation(SlotIndex(0), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 0 is freed, and none is used")]
+    fn no_slot_is_freed_when_none_is_used() {
+        let mut map = with_a_used_slot();
+        map.slots_used = 0;
+        map.remove(SlotIndex(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 0 is in use")]
+    fn a_used_slot_is_not_given_to_another_block() {
+        with_a_used_slot().insert(SlotIndex(0), key(0, 8), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "has a slot already")]
+    fn a_block_is_in_one_slot() {
+        with_a_used_slot().insert(SlotIndex(1), key(0, 7), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 0 is freed while the policy lists it")]
+    fn a_slot_that_is_listed_is_not_freed() {
+        let mut map = with_a_used_slot();
+        map.push_newest(&mut List::default(), SlotIndex(0));
+        map.remove(SlotIndex(0));
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 /// Pages of the largest block.
 const PAGES_MAX: u32 = 1024;
 const WORDS: usize = 16;
+const _: () = assert!(PAGES_MAX == 64 * 16 && WORDS == 16);
 
 /// Up to 1,024 pages, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -23,13 +24,13 @@ fn bits(word: usize, pages: &Range<u32>) -> u64 {
 
 impl PageSet {
     pub(crate) fn from_range(pages: Range<u32>) -> Self {
-        assert!(pages.end <= PAGES_MAX);
         let mut set = Self::default();
         set.insert(&pages);
         set
     }
 
     pub(crate) fn insert(&mut self, pages: &Range<u32>) {
+        assert!(pages.end <= PAGES_MAX, "pages {pages:?} are of no block");
         for (index, word) in self.words.iter_mut().enumerate() {
             *word |= bits(index, pages);
         }
@@ -102,5 +103,11 @@ mod tests {
     fn a_full_set_is_one_run() {
         assert!(PageSet::from_range(0..1024).runs().eq([Range { start: 0, end: 1024 }]));
         assert_eq!(PageSet::default().runs().count(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "pages 1000..1025 are of no block")]
+    fn no_page_beyond_the_largest_block_is_left_out_silently() {
+        PageSet::from_range(1000..1025);
     }
 }

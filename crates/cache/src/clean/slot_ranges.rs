@@ -22,7 +22,9 @@ impl SlotRanges {
 
     pub(crate) fn ssd_of(&self, slot: SlotIndex) -> SsdIndex {
         let behind = self.0.partition_point(|range| range.first <= slot);
-        self.0[behind.checked_sub(1).expect("every slot is of an SSD")].ssd
+        let range = &self.0[behind.checked_sub(1).expect("every slot is of an SSD")];
+        assert!(slot.0 - range.first.0 < range.count, "slot {} is beyond those of all SSDs", slot.0);
+        range.ssd
     }
 
     /// Gives an SSD with so many slots the smallest range that has room for them, of those that `is_free`; answers where
@@ -56,5 +58,21 @@ mod tests {
         assert_eq!(ranges.take_over(SsdIndex(3), 31, free), None);
         assert_eq!(ranges.take_over(SsdIndex(3), 15, free), Some(SlotIndex(10)));
         assert_eq!(of(&ranges), [0, 0, 3, 3, 2, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "ranges leave no gap")]
+    fn a_range_begins_where_the_one_before_ends() {
+        let mut ranges = SlotRanges::default();
+        ranges.push(SlotIndex(0), 10, SsdIndex(0));
+        ranges.push(SlotIndex(11), 10, SsdIndex(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 10 is beyond those of all SSDs")]
+    fn a_slot_beyond_all_is_of_no_ssd() {
+        let mut ranges = SlotRanges::default();
+        ranges.push(SlotIndex(0), 10, SsdIndex(0));
+        ranges.ssd_of(SlotIndex(10));
     }
 }

@@ -51,6 +51,17 @@ pub(crate) struct SlotContent {
     pub(super) generation: u32,
 }
 
+/// Why a start does not believe what a slot held that is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlotDrop {
+    /// It was not published, or its attachment is dead.
+    NotNeeded,
+    /// Its drop is recorded: as soon as that is durable.
+    Recorded,
+    /// Its SSD has left durably.
+    SsdLeft,
+}
+
 /// See the file's summary.
 pub(crate) struct Slots {
     map: Map,
@@ -181,15 +192,18 @@ impl Slots {
         if self.map.valid_count(slot) == 0 { Hidden::All } else { Hidden::Some { published: self.map.published(slot) } }
     }
 
-    /// A used slot holds nothing any more. Answers whether it was published.
-    pub(super) fn free(&mut self, slot: SlotIndex, why: Why) -> bool {
-        let published = self.is_published(slot);
+    /// A used slot holds nothing any more.
+    ///
+    /// # Panics
+    /// If a start would still believe that it holds what it did.
+    pub(super) fn free(&mut self, slot: SlotIndex, why: Why, dropped: SlotDrop) {
+        let is_believed = dropped == SlotDrop::NotNeeded && self.is_published(slot);
+        assert!(!is_believed, "{slot:?} is believed, and is freed without a drop");
         match why {
             Why::Evicted => self.policy.evicted(&mut self.map, slot),
             Why::Emptied | Why::Replaced => self.policy.removed(&mut self.map, slot),
         }
         self.map.remove(slot);
-        published
     }
 
     // ---- headers
@@ -437,7 +451,7 @@ mod tests {
                         let hidden = slots.hide(slot, pages.clone());
                         prop_assert_eq!(hidden, model.hide(slot, &pages));
                         if hidden == Hidden::All {
-                            slots.free(slot, Why::Emptied);
+                            slots.free(slot, Why::Emptied, SlotDrop::Recorded);
                             model.0.remove(&slot);
                         }
                     }
@@ -464,7 +478,7 @@ mod tests {
                         prop_assert_eq!(victim.is_none(), model.0.is_empty());
                         if let Some(slot) = victim {
                             prop_assert!(model.0.remove(&slot).is_some(), "only a used slot is evicted");
-                            slots.free(slot, Why::Evicted);
+                            slots.free(slot, Why::Evicted, SlotDrop::Recorded);
                         }
                     }
                     _ => {}
@@ -483,7 +497,7 @@ mod tests {
         let first = SlotContent { slot: SlotIndex(0), key, generation: 1 };
         slots.show(first, &PageSet::from_range(4..8), &[]);
         assert_eq!(slots.run_of(first, 4, 28), Some((true, 4)));
-        slots.free(SlotIndex(0), Why::Evicted);
+        slots.free(SlotIndex(0), Why::Evicted, SlotDrop::NotNeeded);
         assert_eq!(slots.run_of(first, 4, 28), None);
         slots.show(SlotContent { generation: 2, ..first }, &PageSet::from_range(0..8), &[]);
         assert_eq!(slots.run_of(first, 4, 28), None, "the same block in the same slot, filled later");
@@ -504,7 +518,45 @@ mod tests {
         }
         assert!(slots.has_room_in_share(volume, 1) && !slots.has_room_in_share(volume, 2));
         assert_eq!(slots.used_among(SlotIndex(1)..SlotIndex(8)), (0, 1), "it has more than was promised");
-        slots.free(SlotIndex(0), Why::Evicted);
+        slots.free(SlotIndex(0), Why::Evicted, SlotDrop::NotNeeded);
         assert_eq!(slots.used_among(SlotIndex(1)..SlotIndex(8)), (1, 1));
+    }
+
+    /// A slot that holds a block.
+    fn with_a_used_slot() -> (Slots, SlotIndex) {
+        let mut map = Map::new(PAGES, false);
+        map.add_slots(2);
+        let mut slots = Slots::new(map, PolicyKind::S3Fifo);
+        let content = SlotContent {
+            slot: SlotIndex(1),
+            key: BlockKey { volume: VolumeIndex(0), block: BlockIndex(3) },
+            generation: 1,
+        };
+        slots.show(content, &PageSet::from_range(0..PAGES), &[]);
+        (slots, content.slot)
+    }
+
+    #[test]
+    #[should_panic(expected = "is believed, and is freed without a drop")]
+    fn a_slot_that_is_believed_is_not_freed_without_a_drop() {
+        let (mut slots, slot) = with_a_used_slot();
+        slots.publish(slot);
+        slots.free(slot, Why::Evicted, SlotDrop::NotNeeded);
+    }
+
+    #[test]
+    fn a_slot_that_nobody_believes_is_freed_without_a_drop() {
+        let (mut slots, slot) = with_a_used_slot();
+        slots.publish(slot);
+        slots.disbelieve(slot);
+        slots.free(slot, Why::Evicted, SlotDrop::NotNeeded);
+        assert!(!slots.is_used(slot));
+    }
+
+    #[test]
+    #[should_panic(expected = "is published, and holds nothing")]
+    fn a_slot_that_holds_nothing_is_not_published() {
+        let (mut slots, _) = with_a_used_slot();
+        slots.publish(SlotIndex(0));
     }
 }

@@ -30,6 +30,12 @@ const SEGMENT_BYTES_MAX: u64 = PAGE << 15;
 /// The journal ring: a 512th of the SSD, within these bounds.
 const JOURNAL_BYTES_MIN: u64 = 64 << 10;
 const JOURNAL_BYTES_MAX: u64 = 32 << 20;
+// Nothing at the beginning of an SSD lies on anything else.
+const _: () = assert!(SUPERBLOCK_OFFSETS[0] + SUPERBLOCK_BYTES <= OWNER_OFFSET);
+const _: () = assert!(OWNER_OFFSET + 4096 <= SUPERBLOCK_OFFSETS[1]);
+const _: () = assert!(SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES <= RECORDS_OFFSET);
+// 32 pairs of a row, counted in pages, are told apart by 20 bits.
+const _: () = assert!(32 * SEGMENT_BYTES_MAX / PAGE <= 1 << 20);
 
 /// The geometry of one SSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::ops::Range;
 use super::codec::{Corrupt, Reader, Writer};
 
 /// Above every page of a volume.
-const PAGES_MAX: u64 = 1 << 46;
+pub(crate) const PAGES_MAX: u64 = 1 << 46;
 /// Above every position in a row.
-const POSITIONS_MAX: u32 = 1 << 20;
+pub(crate) const POSITIONS_MAX: u32 = 1 << 20;
 /// The longest path that is remembered for an SSD; a longer one is not remembered.
 const PATH_BYTES_MAX: usize = 512;
 /// Segments of a row.

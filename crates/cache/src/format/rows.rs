@@ -7,7 +7,7 @@ use super::OLDEST_VERSION;
 use super::codec::{BrokenRule, Corrupt, Reader, Unreadable, Writer, assert_sound};
 
 /// Rows that may live at once.
-const ROWS_MAX: u32 = 4096;
+pub(crate) const ROWS_MAX: u32 = 4096;
 /// Segment pairs of one row.
 const SEGMENTS_MAX: u16 = 32;
 

@@ -38,6 +38,8 @@ const BATCH_DATA_PAGES: u32 = 256;
 const BATCH_PAYLOAD_BYTES: usize = 12 << 10;
 /// Hints that one batch carries at most.
 const BATCH_HINTS: usize = 128;
+// With its header, which is at most as long as its data may be.
+const _: () = assert!(2 * BATCH_DATA_PAGES <= BATCH_PAGES_MAX);
 
 /// The copies of a batch: where each goes, and its bytes.
 type Copies = Vec<(PresentCopy, u64, Buf)>;

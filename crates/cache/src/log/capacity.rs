@@ -15,6 +15,7 @@ const _: () = assert!(2 * (RECORD_BYTES / (27 + 42)) + 64 < 4096);
 pub(crate) const ROWS_MIN: usize = 6;
 /// Rows that hosts' appends leave over: one to move the oldest row into, one on its way to be free.
 pub(crate) const ROWS_RESERVED: usize = 2;
+const _: () = assert!(ROWS_RESERVED < ROWS_MIN);
 
 /// How large a write log can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

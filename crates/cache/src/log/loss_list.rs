@@ -46,6 +46,8 @@ impl LossList {
 
     /// Rows ask for this record from here on.
     pub(crate) fn ask_for(&self, number: u64) {
+        let before = self.number.get();
+        assert!(number >= before, "rows ask for losses record {before}, and for an older one, {number}, after it");
         self.number.set(number);
     }
 
@@ -174,5 +176,13 @@ mod tests {
         assert_eq!(list.awaited(), [8]);
         list.wait_for_none();
         assert_eq!(list.awaited(), []);
+    }
+
+    #[test]
+    #[should_panic(expected = "rows ask for losses record 2, and for an older one, 1, after it")]
+    fn rows_do_not_ask_for_an_older_record_of_losses() {
+        let list = LossList::default();
+        list.ask_for(2);
+        list.ask_for(1);
     }
 }

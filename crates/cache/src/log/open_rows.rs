@@ -62,7 +62,8 @@ impl OpenRows {
 
     /// None is being made ready any more, whether one is ready or not.
     pub(crate) fn end_preparing(&self) {
-        self.preparing.set(false);
+        let prepared = self.preparing.replace(false);
+        assert!(prepared, "no row is made ready any more, and none was");
     }
 
     /// Pages of data, about, for which both have place still.
@@ -120,5 +121,11 @@ mod tests {
     #[should_panic(expected = "a row is ready that nobody makes ready")]
     fn a_row_is_ready_when_it_was_made_ready() {
         OpenRows::default().is_ready(row(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "no row is made ready any more, and none was")]
+    fn a_row_is_made_ready_once() {
+        OpenRows::default().end_preparing();
     }
 }

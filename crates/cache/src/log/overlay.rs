@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::address::{VolumeIndex, vec_bytes};
+use crate::config::limits;
+use crate::format::losses;
 
 /// Pages of a leaf; it is split in two when it is full.
 const LEAF_PAGES: usize = 128;
@@ -21,6 +23,11 @@ const DIRTY: u64 = 1;
 const ZERO: u64 = 2;
 const LOST: u64 = 4;
 const UNAVAILABLE: u64 = 8;
+// A key is a volume, a page and flags; a place is a row and a position in it.
+const _: () = assert!(limits::VOLUMES_MAX <= 1 << (u64::BITS - PAGE_BITS - FLAG_BITS));
+const _: () = assert!(DIRTY | ZERO | LOST | UNAVAILABLE < 1 << FLAG_BITS);
+const _: () = assert!(PAGES_MAX == losses::PAGES_MAX);
+const _: () = assert!(1 << POSITION_BITS == losses::POSITIONS_MAX);
 
 /// Where a page lies in the log: 12 bits of the row's place in memory, 20 bits of the page's position in the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,7 +132,7 @@ impl Item {
 }
 
 fn id(volume: VolumeIndex, page: u64) -> u64 {
-    debug_assert!(page < 1 << PAGE_BITS && volume.0 < 1 << 10);
+    assert!(page < 1 << PAGE_BITS && volume.0 < 1 << 10, "page {page} of volume {} has no place", volume.0);
     (u64::from(volume.0) << PAGE_BITS) | page
 }
 
@@ -280,7 +287,13 @@ impl Overlay {
             return false;
         }
         item.key &= !DIRTY;
-        self.volumes[usize::from(volume.0)].dirty -= 1;
+        let of_volume = &mut self.volumes[usize::from(volume.0)].dirty;
+        assert!(
+            *of_volume > 0 && self.total.dirty > 0,
+            "a dirty page of volume {} is cleaned, and none counts",
+            volume.0
+        );
+        *of_volume -= 1;
         self.total.dirty -= 1;
         true
     }
@@ -485,5 +498,21 @@ mod tests {
         assert!(per_gibibyte < 8e6, "{per_gibibyte}");
         let stated = bytes_per_page() * pages as f64;
         assert!((stated / per_gibibyte - 1.0).abs() < 0.1, "{stated} {per_gibibyte}");
+    }
+
+    #[test]
+    #[should_panic(expected = "page 70368744177664 of volume 1 has no place")]
+    fn a_page_beyond_all_volumes_is_not_taken_for_one_of_the_next_volume() {
+        Overlay::default().set(&live(1, PAGES_MAX, 3, true));
+    }
+
+    #[test]
+    #[should_panic(expected = "a dirty page of volume 1 is cleaned, and none counts")]
+    fn what_is_cleaned_was_counted_as_dirty() {
+        let mut overlay = Overlay::default();
+        let page = live(1, 7, 3, true);
+        overlay.set(&page);
+        overlay.total.dirty = 0;
+        overlay.set_clean_at(page.volume, page.page, page.place);
     }
 }

@@ -140,6 +140,8 @@ impl Queue {
 
     /// One that was taken waits again, before the others.
     pub(crate) fn put_back(&self, append: Append) {
+        let waiting = u64::try_from(self.len()).expect("what waits fits in memory");
+        assert!(waiting < self.appends.get(), "an append waits again that does not count: {waiting} wait");
         self.lane(append.lane()).borrow_mut().push_front(append);
     }
 
@@ -353,5 +355,16 @@ mod tests {
         queue.push(larger);
         let (smaller, _wait) = append(0, 0, Lane::Hosts, 1);
         queue.ended(&smaller);
+    }
+
+    #[test]
+    #[should_panic(expected = "an append waits again that does not count")]
+    fn what_ended_does_not_wait_again() {
+        let queue = Queue::default();
+        let (one, _wait) = append(1, 0, Lane::Hosts, 1);
+        queue.push(one);
+        let taken = queue.take_first(Lane::Hosts, |_| true).unwrap();
+        queue.ended(&taken);
+        queue.put_back(taken);
     }
 }

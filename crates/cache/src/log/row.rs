@@ -558,9 +558,19 @@ impl RowReading {
     }
 }
 
+#[cfg(test)]
+impl RowReading {
+    /// One that is not counted.
+    pub(crate) fn of_nobody(row: &Rc<Row>) -> Self {
+        Self(Rc::clone(row))
+    }
+}
+
 impl Drop for RowReading {
     fn drop(&mut self) {
-        self.0.readers.set(self.0.readers.get() - 1);
+        let readers = self.0.readers.get();
+        assert!(readers > 0, "a read of row {} ends that did not begin", self.0.number);
+        self.0.readers.set(readers - 1);
         if self.0.readers.get() == 0 {
             self.0.changed.wake_all();
         }

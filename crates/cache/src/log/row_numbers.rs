@@ -94,7 +94,9 @@ mod tests {
         assert_eq!((numbers.take(), numbers.take()), (6, 7));
         assert!(!numbers.is_live(2) && numbers.is_live(3) && numbers.is_free_on_record(2));
         let freed = numbers.declare_free(4);
-        assert!(!numbers.is_live(4) && !numbers.is_free_on_record(3));
+        assert!(!numbers.is_live(4) && numbers.is_live(5) && !numbers.is_free_on_record(3));
+        numbers.declare_free(3);
+        assert!(!numbers.is_live(4), "what was free before is free still");
         numbers.withdraw_free(freed);
         assert!(numbers.is_live(3));
         let freed = numbers.declare_free(4);

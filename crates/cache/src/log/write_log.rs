@@ -9,7 +9,7 @@ use std::rc::Rc;
 use hotset_block::RealInstant;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
-use crate::format::rows::{Row as RowRecord, Rows};
+use crate::format::rows::{self, Row as RowRecord, Rows};
 use crate::log::capacity::{Capacity, ROWS_RESERVED};
 use crate::log::loss_list::LossList;
 use crate::log::mirrors::{Mirrors, RebuildSpace};
@@ -25,6 +25,7 @@ use crate::log::tallies::Tallies;
 
 /// Rows that may live at once: what a [`Place`] can name.
 const ROWS_MAX: usize = 4096;
+const _: () = assert!(ROWS_MAX == 1 << 12 && rows::ROWS_MAX == 1 << 12);
 
 /// How many times what is dirty the log is long, if there is room: of pages written at random e^-3 are then still the
 /// newest when their row becomes the oldest, and have to be moved.
@@ -802,5 +803,13 @@ mod tests {
         row.begin_batch(1, &Payload::default(), RealInstant(1));
         row.batch_ended();
         row.batch_ended();
+    }
+
+    #[test]
+    #[should_panic(expected = "a read of row 1 ends that did not begin")]
+    fn a_read_of_a_row_ends_once() {
+        let row = open_row();
+        // As if it had ended before.
+        drop(RowReading::of_nobody(&row));
     }
 }

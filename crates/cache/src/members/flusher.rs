@@ -39,6 +39,8 @@ impl Flusher {
 
     /// Everything up to `mark` is durable.
     pub(crate) fn set_covered(&self, mark: Mark) {
+        let completed = self.completed.get();
+        assert!(mark.0 <= completed, "a flush covers {} writes, and {completed} have completed", mark.0);
         self.covered.set(self.covered.get().max(mark.0));
     }
 
@@ -86,5 +88,13 @@ mod tests {
         assert!(running.is_some() && flusher.start().is_none());
         drop(running);
         assert!(flusher.start().is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "a flush covers 2 writes, and 1 have completed")]
+    fn a_flush_covers_no_write_that_has_not_completed() {
+        let (flusher, other) = (Flusher::new(), Flusher::new());
+        other.wrote();
+        flusher.set_covered(other.mark());
     }
 }

@@ -46,17 +46,8 @@ impl<E: Env> Members<E> {
 
     /// The members record is this one from here on: neither who belongs nor what was opened goes back.
     fn is_on_record(&self, record: MembersRecord) {
-        let before = self.record.replace(record);
-        let record = self.record.borrow();
-        let goes_on = record.epoch >= before.epoch && record.session >= before.session;
-        assert!(
-            goes_on,
-            "epoch {} follows {}, session {} {}",
-            record.epoch, before.epoch, record.session, before.session
-        );
-        let same_members =
-            record.ssds.iter().map(|member| member.ssd_uuid).eq(before.ssds.iter().map(|member| member.ssd_uuid));
-        assert!(same_members || record.epoch > before.epoch, "epoch {} has two lists of members", record.epoch);
+        assert_follows(&self.record.borrow(), &record);
+        *self.record.borrow_mut() = record;
     }
 
     /// The SSD is no member any more, durably (rule `membership`).
@@ -121,12 +112,9 @@ impl<E: Env> Members<E> {
         payload: Vec<u8>,
         newcomers: &[Rc<Ssd<E>>],
     ) -> Result<(), Error> {
-        let counter = self.numbers.of(kind);
-        let number = counter.get() + 1;
-        let record = Record::new(self.pool_uuid, number, payload);
-        let bytes = record.encode(kind);
-        self.check_record_fits(kind, bytes.len(), newcomers)?;
-        counter.set(number);
+        self.check_record_fits(kind, (HEADER_BYTES + payload.len()).next_multiple_of(4096), newcomers)?;
+        let number = self.numbers.take(kind);
+        let bytes = Record::new(self.pool_uuid, number, payload).encode(kind);
         let members_before = self.record.borrow().ssds.len() + usize::from(self.state.device().is_some());
         let mut state = self.state.begin(kind, number, &bytes);
         let in_time = state.within(&self.env, limits::SSD_TIMEOUT).await;
@@ -147,7 +135,7 @@ impl<E: Env> Members<E> {
             }
             None => self.state.end(state, kind, number, &bytes).await,
         };
-        assert_eq!(counter.get(), number, "two {kind:?} records are written at once, to the same areas");
+        self.numbers.assert_newest(kind, number);
         let agreed = ssds + usize::from(state_agrees);
         let takes_effect = state_agrees || agreed * 2 > members_before;
         let missed = (!state_agrees).then(|| Missed { number, bytes: takes_effect.then_some(bytes) });
@@ -218,6 +206,17 @@ impl<E: Env> Members<E> {
     }
 }
 
+/// # Panics
+/// If `record` does not go on where `before` was: a member that is away would be believed, or one that is here would not.
+fn assert_follows(before: &MembersRecord, record: &MembersRecord) {
+    assert_eq!(record.kind, before.kind, "a pool became one of another kind");
+    assert!(record.epoch >= before.epoch, "epoch {} follows {}", record.epoch, before.epoch);
+    assert!(record.session >= before.session, "session {} follows {}", record.session, before.session);
+    let uuids = |record: &MembersRecord| record.ssds.iter().map(|member| member.ssd_uuid).collect::<Vec<_>>();
+    let same_members = uuids(record) == uuids(before);
+    assert!(same_members || record.epoch > before.epoch, "epoch {} has two lists of members", record.epoch);
+}
+
 /// The newest valid record of a kind in the two areas of one member. `read` reads from the start of the records. If either
 /// is of a later version, the other one is not the newest.
 pub(crate) async fn newest_record(
@@ -252,5 +251,52 @@ pub(crate) async fn newest_record(
     match (newest, corrupt) {
         (None, Some(error)) => Err(error),
         (newest, _) => Ok(newest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::PoolKind;
+    use crate::format::members::tests::sample;
+
+    fn follows(change: impl FnOnce(&mut MembersRecord)) {
+        let mut record = sample();
+        change(&mut record);
+        assert_follows(&sample(), &record);
+    }
+
+    #[test]
+    fn a_members_record_follows_one_that_it_goes_on_from() {
+        follows(|_| {});
+        follows(|record| record.session += 1);
+        follows(|record| {
+            record.epoch += 1;
+            record.ssds.pop();
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "epoch 1 follows 2")]
+    fn an_epoch_does_not_go_back() {
+        follows(|record| record.epoch -= 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "session 4 follows 5")]
+    fn a_session_does_not_go_back() {
+        follows(|record| record.session -= 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "epoch 2 has two lists of members")]
+    fn nobody_leaves_without_a_new_epoch() {
+        follows(|record| drop(record.ssds.pop()));
+    }
+
+    #[test]
+    #[should_panic(expected = "a pool became one of another kind")]
+    fn a_pool_keeps_its_kind() {
+        follows(|record| record.kind = PoolKind::ReadWrite);
     }
 }

@@ -108,6 +108,8 @@ impl Witnesses {
     }
 
     pub(crate) fn set_kept(&self, changes: u64) {
+        let all = self.changes.get();
+        assert!(changes <= all, "members know {changes} changes, and there were {all}");
         self.kept.set(changes);
     }
 
@@ -214,5 +216,11 @@ mod tests {
         let witnesses = Witnesses::default();
         witnesses.log_is_flushed((3, 1));
         witnesses.log_is_flushed((3, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "members know 1 changes, and there were 0")]
+    fn members_know_of_no_change_that_there_was_not() {
+        Witnesses::default().set_kept(1);
     }
 }

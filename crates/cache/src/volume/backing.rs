@@ -106,7 +106,9 @@ impl<'a> Counted<'a> {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.counter.set(self.counter.get() - self.cost);
+        let counted = self.counter.get();
+        assert!(counted >= self.cost, "a transfer of cost {} ends, and {counted} is in flight", self.cost);
+        self.counter.set(counted - self.cost);
     }
 }
 
@@ -690,5 +692,19 @@ impl<E: Env> Backing<E> {
         self.failures.set(Failures(self.failures.get().0 + 1));
         *self.latched.borrow_mut() = Some(BackingStop::FlushFailed(error.clone()));
         error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a transfer of cost 7 ends, and 0 is in flight")]
+    fn a_transfer_ends_once() {
+        let counter = Cell::new(0);
+        let counted = Counted::new(&counter, 7);
+        counter.set(0);
+        drop(counted);
     }
 }

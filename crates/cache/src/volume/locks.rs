@@ -96,13 +96,13 @@ impl Inner {
 impl RangeLocks {
     /// Waits for `pages` (not empty) and holds them until the guard is dropped.
     pub(crate) fn exclusive(&self, pages: Range<u64>) -> Exclusive {
-        debug_assert!(!pages.is_empty());
+        assert!(!pages.is_empty(), "no page is held, and nobody would wait for it");
         Exclusive { locks: self.clone(), pages, waiter: None }
     }
 
     /// Holds `pages`, if that is possible without waiting for anybody.
     pub(crate) fn try_exclusive(&self, pages: &Range<u64>) -> Option<Held> {
-        debug_assert!(!pages.is_empty());
+        assert!(!pages.is_empty(), "no page is held, and nobody would wait for it");
         let queued = self.inner.waiting.borrow().is_touched_by(pages);
         if queued || !self.inner.hold(pages) {
             return None;
@@ -266,5 +266,17 @@ mod tests {
         assert!(poll(&mut stayer).is_some());
         drop(held);
         assert!(locks.held_in(&(0..100)).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "no page is held")]
+    fn a_lock_is_of_some_pages() {
+        drop(RangeLocks::default().try_exclusive(&(3..3)));
+    }
+
+    #[test]
+    #[should_panic(expected = "no page is held")]
+    fn nobody_waits_for_a_lock_of_no_page() {
+        drop(RangeLocks::default().exclusive(3..3));
     }
 }

@@ -99,19 +99,25 @@ impl Turns {
     }
 
     pub(crate) fn host_begins(&mut self) {
-        self.hosts_waiting -= 1;
+        self.host_waits_no_longer();
         self.hosts_in_flight += 1;
         self.admissible = self.admissible.saturating_sub(1);
     }
 
     /// A request of a host that waited is cancelled.
     pub(crate) fn host_gives_up(&mut self, now: Instant) {
-        self.hosts_waiting -= 1;
+        self.host_waits_no_longer();
         self.decide(now);
+    }
+
+    fn host_waits_no_longer(&mut self) {
+        assert!(self.hosts_waiting > 0, "a host's request waits no longer, and none waits");
+        self.hosts_waiting -= 1;
     }
 
     /// A request of a host is answered.
     pub(crate) fn host_ends(&mut self, now: Instant) {
+        assert!(self.hosts_in_flight > 0, "a host's request ends, and none is in flight");
         self.hosts_in_flight -= 1;
         self.answered += 1;
         self.answered_of_admitted += 1;
@@ -132,6 +138,7 @@ impl Turns {
 
     /// A fill that waited begins to read, or is cancelled.
     pub(crate) fn fill_waits_no_longer(&mut self, now: Instant) {
+        assert!(self.fills_waiting > 0, "a fill waits no longer, and none waits");
         self.fills_waiting -= 1;
         self.decide(now);
     }
@@ -160,6 +167,7 @@ impl Turns {
     }
 
     pub(crate) fn fill_ends(&mut self, now: Instant, cost: u64) {
+        assert!(self.in_flight >= cost, "a fill's read of cost {cost} ends, and {} is in flight", self.in_flight);
         self.in_flight -= cost;
         self.fills_seen = now;
         self.decide(now);
@@ -504,5 +512,34 @@ mod tests {
                 "step {step}"
             );
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "a host's request waits no longer, and none waits")]
+    fn a_request_waits_once() {
+        let mut turns = Turns::default();
+        turns.host_arrives(at_ms(0));
+        turns.host_begins();
+        turns.host_gives_up(at_ms(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "a host's request ends, and none is in flight")]
+    fn a_request_ends_once() {
+        let mut turns = Turns::default();
+        turns.host_arrives(at_ms(0));
+        turns.host_ends(at_ms(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "a fill waits no longer, and none waits")]
+    fn a_fill_waits_once() {
+        Turns::default().fill_waits_no_longer(at_ms(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "a fill's read of cost 9 ends, and 0 is in flight")]
+    fn a_fill_ends_once() {
+        Turns::default().fill_ends(at_ms(0), COST);
     }
 }
