@@ -33,6 +33,8 @@ impl OpenRows {
         let prepared = self.prepared.take()?;
         let former = self.current.replace(Some(Rc::clone(&prepared)));
         assert!(former.is_none(), "a row takes batches while another one does");
+        let life = prepared.life();
+        assert!(life.takes_batches(), "row {} is {life:?}, and is to take batches", prepared.number);
         Some(prepared)
     }
 
@@ -78,10 +80,18 @@ mod tests {
     use hotset_block::RealInstant;
 
     use super::*;
+    use crate::log::row_life::RowChange;
     use crate::log::segment_copy::Mirror;
 
-    fn row(number: u64) -> Rc<Row> {
+    /// Its headers are not durable yet.
+    fn new_row(number: u64) -> Rc<Row> {
         Rc::new(Row::new(0, number, 1, vec![[Mirror::Nowhere; 2]], 256, RealInstant(0)))
+    }
+
+    fn row(number: u64) -> Rc<Row> {
+        let row = new_row(number);
+        row.change(RowChange::HeadersDurable);
+        row
     }
 
     #[test]
@@ -127,5 +137,14 @@ mod tests {
     #[should_panic(expected = "no row is made ready any more, and none was")]
     fn a_row_is_made_ready_once() {
         OpenRows::default().end_preparing();
+    }
+
+    #[test]
+    #[should_panic(expected = "row 1 is Opening, and is to take batches")]
+    fn a_row_takes_no_batch_before_its_headers_are_durable() {
+        let rows = OpenRows::default();
+        assert!(rows.begin_preparing());
+        rows.is_ready(new_row(1));
+        rows.use_prepared();
     }
 }

@@ -25,7 +25,7 @@ const LOST: u64 = 4;
 const UNAVAILABLE: u64 = 8;
 // A key is a volume, a page and flags; a place is a row and a position in it.
 const _: () = assert!(limits::VOLUMES_MAX <= 1 << (u64::BITS - PAGE_BITS - FLAG_BITS));
-const _: () = assert!(DIRTY | ZERO | LOST | UNAVAILABLE < 1 << FLAG_BITS);
+const _: () = assert!((DIRTY | ZERO | LOST | UNAVAILABLE) >> FLAG_BITS == 0);
 const _: () = assert!(PAGES_MAX == losses::PAGES_MAX);
 const _: () = assert!(1 << POSITION_BITS == losses::POSITIONS_MAX);
 

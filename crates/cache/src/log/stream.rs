@@ -94,8 +94,12 @@ impl Stream {
     }
 
     /// The oldest batch in flight is complete, and takes effect.
+    ///
+    /// # Panics
+    /// If it is not on every copy that is left: hosts would be told that it is.
     pub(crate) fn complete_front(&self) {
         if let Some(batch) = self.inflight.borrow_mut().pop_front() {
+            assert_eq!(batch.written.get(), Some(true), "{:?} takes effect, and is not written", batch.start());
             assert!(batch.end() > self.completed.get(), "{:?} is complete twice", batch.start());
             self.completed.set(batch.end());
         }
@@ -190,7 +194,7 @@ mod tests {
 
     fn batch(index: u32) -> Rc<InflightBatch> {
         let row = Row::new(0, 7, 1, vec![[Mirror::Nowhere; 2]], 256, RealInstant(0));
-        let (appends, checksums, written) = (RefCell::default(), Vec::new(), Cell::new(None));
+        let (appends, checksums, written) = (RefCell::default(), Vec::new(), Cell::new(Some(true)));
         Rc::new(InflightBatch { row: Rc::new(row), index, first_page: 1, appends, checksums, written })
     }
 
@@ -258,6 +262,15 @@ mod tests {
         stream.begin(&batch(3), 1);
         stream.complete_front();
         stream.begin(&batch(3), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "takes effect, and is not written")]
+    fn a_batch_does_not_take_effect_before_it_is_written() {
+        let (stream, batch) = (Stream::default(), batch(3));
+        stream.begin(&batch, 1);
+        batch.written.set(None);
+        stream.complete_front();
     }
 
     #[test]

@@ -39,9 +39,16 @@ impl StateLacks {
     /// What the newest record of a kind came to: `None`, it is there.
     pub(crate) fn note(&self, kind: RecordKind, missed: Option<Missed>) {
         if let Some(lacks) = self.of(kind) {
+            let (before, after) = (number_of(lacks.borrow().as_ref()), number_of(missed.as_ref()));
+            let goes_on = before.zip(after).is_none_or(|(before, after)| after >= before);
+            assert!(goes_on, "{kind:?} record {after:?} is missed after {before:?}");
             *lacks.borrow_mut() = missed;
         }
     }
+}
+
+fn number_of(missed: Option<&Missed>) -> Option<u64> {
+    missed.map(|missed| missed.number)
 }
 
 #[cfg(test)]
@@ -63,5 +70,13 @@ mod tests {
         assert!(lacks.is_any());
         lacks.note(RecordKind::Catalogue, None);
         assert!(!lacks.is_any());
+    }
+
+    #[test]
+    #[should_panic(expected = "Members record Some(1) is missed after Some(2)")]
+    fn an_older_record_is_not_missed_in_place_of_a_newer_one() {
+        let lacks = StateLacks::default();
+        lacks.note(RecordKind::Members, Some(Missed { number: 2, bytes: None }));
+        lacks.note(RecordKind::Members, Some(Missed { number: 1, bytes: None }));
     }
 }
