@@ -1,7 +1,5 @@
 //! A real block device: a loop device over a file. Needs root and `losetup`; says so loudly where it has not got them.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,9 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use hotset_block::{
-    Buf, ByteRange, Device, DeviceErrorKind, Env, Executor, ExecutorOptions, ExtentKind, FileDevice, FileOptions,
-    HostEnv, create_image,
+    Buf, ByteRange, Device, DeviceErrorKind, Env, ExtentKind, FileDevice, FileOptions, HostEnv, create_image,
 };
+
+use crate::together::Alone;
 
 const SIZE_BYTES: u64 = 8 << 20;
 
@@ -59,19 +58,15 @@ impl Drop for LoopDevice {
     }
 }
 
-fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
-    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
-    Executor::new(options).expect("io_uring is there").run(root)
-}
-
 fn open(env: &HostEnv, path: &Path) -> FileDevice {
     FileDevice::open(env, path, FileOptions::default()).unwrap()
 }
 
 #[test]
 fn a_block_device_stores_flushes_and_zeroes() {
+    let alone = Alone::among_tests();
     let Some(disk) = LoopDevice::new() else { return };
-    run(async |env| {
+    alone.run(async |env| {
         let device = open(&env, &disk.path);
         assert!(device.direct());
         let info = device.info();
@@ -92,8 +87,9 @@ fn a_block_device_stores_flushes_and_zeroes() {
 
 #[test]
 fn a_block_device_that_is_in_use_is_busy() {
+    let alone = Alone::among_tests();
     let Some(disk) = LoopDevice::new() else { return };
-    run(async |env| {
+    alone.run(async |env| {
         let ours = open(&env, &disk.path);
         let error = FileDevice::open(&env, &disk.path, FileOptions::default()).map(drop).unwrap_err();
         assert_eq!(error.kind, DeviceErrorKind::Busy);
@@ -111,9 +107,10 @@ const CLAIMED_TO_READ: FileOptions = FileOptions { read_only: true, claimed: tru
 
 #[test]
 fn a_block_device_that_was_write_protected_is_written_when_it_is_not() {
+    let alone = Alone::among_tests();
     let Some(disk) = LoopDevice::new() else { return };
     disk.protect("--setro");
-    run(async |env| {
+    alone.run(async |env| {
         let device = FileDevice::open(&env, &disk.path, CLAIMED_TO_READ).unwrap();
         let write = async || device.write(4096, Buf::zeroed(4096)).await.1.map_err(|error| error.kind);
         assert_eq!(write().await, Err(DeviceErrorKind::ReadOnly), "nobody asked for it");
@@ -133,11 +130,12 @@ fn a_block_device_that_was_write_protected_is_written_when_it_is_not() {
 
 #[test]
 fn a_file_that_is_written_only_later_is_locked_as_one_that_is_written() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("image");
     create_image(&path, SIZE_BYTES, &mut |_| ()).unwrap();
     let lock = |how: &str| Command::new("flock").args(["--nonblock", how]).arg(&path).arg("true").status().unwrap();
-    run(async |env| {
+    alone.run(async |env| {
         let device = FileDevice::open(&env, &path, CLAIMED_TO_READ).unwrap();
         let reader = std::fs::File::open(&path).unwrap();
         reader.lock_shared().unwrap();
@@ -163,8 +161,9 @@ fn a_file_that_is_written_only_later_is_locked_as_one_that_is_written() {
 
 #[test]
 fn a_block_device_tells_what_it_is_and_that_it_was_written() {
+    let alone = Alone::among_tests();
     let Some(disk) = LoopDevice::new() else { return };
-    run(async |env| {
+    alone.run(async |env| {
         let device = open(&env, &disk.path);
         let before = device.identity().unwrap();
         // The kernel's clock for mtime, of the file that the loop device shows, ticks only so often.

@@ -1,7 +1,5 @@
 //! The emulated array as a device: its bytes are those of its file, its time is waited for and not burnt.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,20 +8,17 @@ use std::time::{Duration, Instant};
 use futures_util::future::{join_all, poll_immediate};
 use hotset_block::emulated::{EmulatedArray, EmulatedArraySpec};
 use hotset_block::{
-    Buf, ByteRange, Device, DeviceErrorKind, Discard, Env, Executor, ExecutorOptions, ExtentKind, FileDevice,
-    FileOptions, HostEnv, OpenError, ZeroMode,
+    Buf, ByteRange, Device, DeviceErrorKind, Discard, Env, ExtentKind, FileDevice, FileOptions, HostEnv, OpenError,
+    ZeroMode,
 };
 use tempfile::TempDir;
+
+use crate::together::run;
 
 const MIB: u64 = 1 << 20;
 const SIZE_BYTES: u64 = 16 * MIB;
 
 type Array = EmulatedArray<HostEnv, FileDevice>;
-
-fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
-    let options = ExecutorOptions { ring_entries: 64, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
-    Executor::new(options).expect("io_uring is there").run(root)
-}
 
 fn place() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,5 @@
 //! Files through the ring: transfers, locks, what happens when they are cut, and futures that are dropped.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,17 +9,14 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{join, join_all, poll_immediate};
 use hotset_block::{
-    Buf, ByteRange, Device, DeviceErrorKind, Discard, Env, Executor, ExecutorOptions, ExtentKind, FileDevice,
-    FileOptions, HostEnv, ZeroMode, create_image,
+    Buf, ByteRange, Device, DeviceErrorKind, Discard, Env, ExtentKind, FileDevice, FileOptions, HostEnv, ZeroMode,
+    create_image,
 };
 use tempfile::TempDir;
 
-const MIB: u64 = 1 << 20;
+use crate::together::run;
 
-fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
-    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
-    Executor::new(options).expect("io_uring is there").run(root)
-}
+const MIB: u64 = 1 << 20;
 
 /// An image of `size_bytes` zeroes, and the directory that goes with it.
 fn image(size_bytes: u64) -> (TempDir, PathBuf) {

@@ -1,24 +1,19 @@
 //! What somebody else uses is refused, by whatever name. With QEMU's own programs and loop devices; says so loudly where
 //! they are not there.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use hotset_block::{
-    Access, DeviceErrorKind, Executor, ExecutorOptions, FileDevice, FileOptions, Footprint, HostEnv, OpenError, User,
-    create_image, latecomers, user_of,
+    Access, DeviceErrorKind, FileDevice, FileOptions, Footprint, HostEnv, OpenError, User, create_image, latecomers,
+    user_of,
 };
+
+use crate::together::Alone;
 
 const SIZE_BYTES: u64 = 8 << 20;
 const TO_READ: FileOptions = FileOptions { read_only: true, claimed: false, to_the_end: false };
-
-fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
-    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
-    Executor::new(options).expect("io_uring is there").run(root)
-}
 
 fn image(directory: &Path, name: &str) -> PathBuf {
     let path = directory.join(name);
@@ -102,10 +97,11 @@ impl Drop for LoopDevice {
 // proves: F10
 #[test]
 fn an_image_that_qemu_has_open_is_refused_by_name_and_taken_when_it_is_closed() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path(), "disk");
     let Some(qemu) = Qemu::open(&path) else { return };
-    run(async |env| {
+    alone.run(async |env| {
         let error = refusal(&env, &path, FileOptions::default()).to_string();
         assert!(error.contains("qemu-io (process "), "{error}");
         refusal(&env, &path, TO_READ);
@@ -117,13 +113,14 @@ fn an_image_that_qemu_has_open_is_refused_by_name_and_taken_when_it_is_closed() 
 // proves: F10
 #[test]
 fn qemu_refuses_an_image_that_is_ours_and_reads_one_that_we_only_read() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path(), "disk");
     let qemu_io = |options: &[&str]| Command::new("qemu-io").args(options).args(["-f", "raw"]).arg(&path).output();
     if qemu_io(&["-c", "length"]).is_err() {
         return skipped("qemu-io is not there");
     }
-    run(async |env| {
+    alone.run(async |env| {
         let ours = FileDevice::open(&env, &path, FileOptions::default()).unwrap();
         for options in [&["-c", "length"][..], &["-r", "-c", "length"]] {
             let output = qemu_io(options).unwrap();
@@ -142,10 +139,11 @@ fn qemu_refuses_an_image_that_is_ours_and_reads_one_that_we_only_read() {
 // proves: F10
 #[test]
 fn the_file_under_a_loop_device_is_refused_and_so_are_two_loop_devices_over_one_file() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path(), "disk");
     let Some(first) = LoopDevice::over(&path, &[]) else { return };
-    run(async |env| {
+    alone.run(async |env| {
         let error = refusal(&env, &path, FileOptions::default()).to_string();
         assert!(error.contains("losetup -d"), "{error}");
         refusal(&env, &path, TO_READ);
@@ -168,12 +166,13 @@ fn the_file_under_a_loop_device_is_refused_and_so_are_two_loop_devices_over_one_
 // proves: F10
 #[test]
 fn loop_devices_over_different_parts_of_one_file_are_two_devices() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path(), "disk");
     let half = "--sizelimit=4194304";
     let Some(first) = LoopDevice::over(&path, &[half]) else { return };
     let Some(second) = LoopDevice::over(&path, &["--offset=4194304"]) else { return };
-    run(async |env| {
+    alone.run(async |env| {
         let _first = FileDevice::open(&env, &first.0, FileOptions::default()).unwrap();
         let _second = FileDevice::open(&env, &second.0, FileOptions::default()).unwrap();
         let whole = Footprint::of(&path).unwrap();
@@ -185,6 +184,7 @@ fn loop_devices_over_different_parts_of_one_file_are_two_devices() {
 // proves: P1
 #[test]
 fn a_loop_device_fails_with_the_disk_that_its_file_lies_on() {
+    let _alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let (path, other) = (image(directory.path(), "disk"), image(directory.path(), "other"));
     let Some(first) = LoopDevice::over(&path, &[]) else { return };
@@ -195,10 +195,11 @@ fn a_loop_device_fails_with_the_disk_that_its_file_lies_on() {
 // proves: F10
 #[test]
 fn a_loop_device_that_cannot_write_keeps_nobody_from_reading_its_file() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path(), "disk");
     let Some(_reads) = LoopDevice::over(&path, &["--read-only"]) else { return };
-    run(async |env| {
+    alone.run(async |env| {
         FileDevice::open(&env, &path, TO_READ).unwrap();
         refusal(&env, &path, FileOptions::default());
     });
@@ -216,6 +217,7 @@ fn disk_with_file_system(directory: &Path) -> Option<LoopDevice> {
 // proves: F10
 #[test]
 fn a_mounted_device_is_refused_by_where_it_is_mounted() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let Some(disk) = disk_with_file_system(directory.path()) else { return };
     let place = directory.path().join("place");
@@ -223,7 +225,7 @@ fn a_mounted_device_is_refused_by_where_it_is_mounted() {
     if !Command::new("mount").arg(&disk.0).arg(&place).status().unwrap().success() {
         return skipped("nothing can be mounted here");
     }
-    run(async |env| {
+    alone.run(async |env| {
         for options in [FileOptions::default(), TO_READ] {
             let error = refusal(&env, &disk.0, options).to_string();
             assert!(error.contains(&format!("mounted at {}", place.display())), "{error}");
@@ -235,9 +237,10 @@ fn a_mounted_device_is_refused_by_where_it_is_mounted() {
 // proves: F10
 #[test]
 fn a_file_that_a_program_writes_without_any_lock_is_refused() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path(), "disk");
-    run(async |env| {
+    alone.run(async |env| {
         let writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         refusal(&env, &path, FileOptions::default());
         refusal(&env, &path, TO_READ);
@@ -279,11 +282,12 @@ const MEMFD: &str =
 // proves: F10
 #[test]
 fn a_file_that_never_had_a_name_is_refused_while_another_program_can_write_it() {
+    let alone = Alone::among_tests();
     let only_reads = "os.dup2(os.open(path, os.O_RDONLY), fd)";
     let in_memory = format!("memory = mmap.mmap(fd, 8 << 20)\n{only_reads}");
     for (what, script) in [("open", ""), ("in memory", in_memory.as_str())] {
         let Some((_holder, path)) = Holder::python(&format!("{MEMFD}\n{script}")) else { return };
-        run(async |env| {
+        alone.run(async |env| {
             for options in [FileOptions::default(), TO_READ] {
                 let error = refusal(&env, &path, options).to_string();
                 assert!(error.contains("python3 (process "), "{what}: {error}");
@@ -291,12 +295,13 @@ fn a_file_that_never_had_a_name_is_refused_while_another_program_can_write_it() 
         });
     }
     let Some((_reader, path)) = Holder::python(&format!("{MEMFD}\n{only_reads}")) else { return };
-    run(async |env| FileDevice::open(&env, &path, FileOptions::default()).map(drop).unwrap());
+    alone.run(async |env| FileDevice::open(&env, &path, FileOptions::default()).map(drop).unwrap());
 }
 
 // proves: F10
 #[test]
 fn a_deleted_file_that_another_program_writes_is_refused_by_the_name_of_its_descriptor() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path(), "disk");
     let script = format!(
@@ -304,7 +309,7 @@ fn a_deleted_file_that_another_program_writes_is_refused_by_the_name_of_its_desc
         path.display()
     );
     let Some((_holder, path)) = Holder::python(&script) else { return };
-    run(async |env| {
+    alone.run(async |env| {
         refusal(&env, &path, FileOptions::default());
         refusal(&env, &path, TO_READ);
     });
@@ -313,12 +318,13 @@ fn a_deleted_file_that_another_program_writes_is_refused_by_the_name_of_its_desc
 // proves: F10
 #[test]
 fn a_block_device_that_a_program_writes_without_a_claim_is_refused_by_whatever_node() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let path = image(directory.path(), "disk");
     let Some(disk) = LoopDevice::over(&path, &[]) else { return };
     let script = format!("import os\npath = '{}'\nfd = os.open(path, os.O_RDWR)", disk.0.display());
     let Some((holder, _)) = Holder::python(&script) else { return };
-    run(async |env| {
+    alone.run(async |env| {
         for options in [FileOptions::default(), TO_READ] {
             let error = refusal(&env, &disk.0, options).to_string();
             assert!(error.contains("python3 (process "), "{error}");
@@ -331,6 +337,7 @@ fn a_block_device_that_a_program_writes_without_a_claim_is_refused_by_whatever_n
 // proves: F10
 #[test]
 fn a_device_that_is_mounted_where_nobody_here_sees_it_is_in_use_before_it_is_opened() {
+    let _alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let Some(disk) = disk_with_file_system(directory.path()) else { return };
     let script = format!("mount {} /mnt && echo mounted && read line", disk.0.display());
@@ -350,13 +357,14 @@ fn a_device_that_is_mounted_where_nobody_here_sees_it_is_in_use_before_it_is_ope
 // proves: F10
 #[test]
 fn a_loop_device_that_is_made_over_what_is_open_already_is_noticed_until_it_is_detached() {
+    let alone = Alone::among_tests();
     let directory = tempfile::tempdir().unwrap();
     let (path, other) = (image(directory.path(), "disk"), image(directory.path(), "other"));
     let writers_of = |path: &Path| -> Vec<User> {
         latecomers().into_iter().filter(|(of, _)| of == path).map(|(_, user)| user).collect()
     };
     let name = |device: &LoopDevice| device.0.file_name().unwrap().to_str().unwrap().to_owned();
-    run(async |env| {
+    alone.run(async |env| {
         let _ours = FileDevice::open(&env, &path, FileOptions::default()).unwrap();
         let Some(below) = LoopDevice::over(&other, &[]) else { return };
         let _upon = FileDevice::open(&env, &below.0, FileOptions::default()).unwrap();

@@ -1,13 +1,13 @@
 //! A file is the same after its file system was mounted by another loop device: its identity rests on no device number. Needs root;
 //! says so loudly where it cannot do that.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hotset_block::{DeviceIdentity, Likeness, identify, likeness};
+
+use crate::together::Alone;
 
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
@@ -77,6 +77,7 @@ fn over_a_mount(kind: &str, size: &str, make: &[&str]) -> Option<[DeviceIdentity
 // proves: F8
 #[test]
 fn a_file_is_the_same_by_whatever_loop_device_its_file_system_is_mounted() {
+    let _alone = Alone::among_tests();
     for (kind, size, make) in
         [("xfs", "320M", &["-q"][..]), ("btrfs", "128M", &["-q"]), ("ext4", "16M", &["-q"]), ("vfat", "16M", &[])]
     {

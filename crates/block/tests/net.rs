@@ -1,7 +1,5 @@
 //! Sockets through the ring.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::io::{ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -11,12 +9,9 @@ use std::time::Duration;
 
 use futures_util::future::{join, join3, poll_immediate};
 use hotset_block::sync::Promise;
-use hotset_block::{Buf, Env, Executor, ExecutorOptions, HostEnv, Listener, Stream};
+use hotset_block::{Buf, Env, HostEnv, Listener, Stream};
 
-fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
-    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
-    Executor::new(options).expect("io_uring is there").run(root)
-}
+use crate::together::run;
 
 fn local_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -206,15 +201,15 @@ fn a_socket_file_is_replaced_only_if_nothing_listens_and_belongs_to_its_owner() 
 
 #[test]
 fn a_peer_that_takes_nothing_does_not_hold_up_the_end() {
-    let started = std::time::Instant::now();
-    let _server = run(async |env| {
+    let (started, _server) = run(async |env| {
+        let started = std::time::Instant::now();
         let (client, server) = pair(&env).await;
         env.spawn(async move {
             // Dropped with the executor at the latest; there is nobody to tell.
             let _ = client.send_all(vec![Buf::zeroed(64 << 20)]).await;
         });
         env.sleep(Duration::from_millis(1)).await;
-        server
+        (started, server)
     });
     assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
 }

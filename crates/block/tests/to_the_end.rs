@@ -2,8 +2,6 @@
 //! whose direct I/O takes blocks of 4096 bytes, for which it takes root, `losetup` and `mkfs`; says so loudly where it has not got
 //! them.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::FileExt;
@@ -11,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use futures_util::future::{join_all, join3};
-use hotset_block::{
-    Buf, ByteRange, Device, DeviceErrorKind, Executor, ExecutorOptions, FileDevice, FileOptions, HostEnv, ZeroMode,
-};
+use hotset_block::{Buf, ByteRange, Device, DeviceErrorKind, FileDevice, FileOptions, ZeroMode};
+
+use crate::together::{Alone, run};
 
 const TO_THE_END: FileOptions = FileOptions { read_only: false, claimed: false, to_the_end: true };
 const WHOLE_BYTES: u64 = 1 << 20;
@@ -86,11 +84,6 @@ impl Drop for Place {
     }
 }
 
-fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
-    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
-    Executor::new(options).expect("io_uring is there").run(root)
-}
-
 fn filled(length: u64, value: u8) -> Buf {
     let mut buf = Buf::zeroed(usize::try_from(length).unwrap());
     buf.fill(value);
@@ -115,10 +108,11 @@ fn sizes_beside_blocks() -> [u64; 4] {
 // proves: D13
 #[test]
 fn the_last_bytes_are_read_and_written_like_all_others() {
+    let alone = Alone::among_tests();
     for place in Place::all() {
         for more in sizes_beside_blocks() {
             let path = place.file(more);
-            run(async |env| {
+            alone.run(async |env| {
                 let device = FileDevice::open(&env, &path, TO_THE_END).unwrap();
                 let sectors = (WHOLE_BYTES + more).next_multiple_of(512);
                 assert_eq!((device.info().size_bytes, device.end_bytes()), (sectors, WHOLE_BYTES + more), "{path:?}");
@@ -141,11 +135,12 @@ fn the_last_bytes_are_read_and_written_like_all_others() {
 
 #[test]
 fn zeroes_and_discards_reach_the_last_byte_and_make_the_file_no_longer() {
+    let alone = Alone::among_tests();
     for place in Place::all() {
         for more in sizes_beside_blocks() {
             for zeroes in ["written", "allocated", "punched", "discarded"] {
                 let path = place.file(more);
-                run(async |env| {
+                alone.run(async |env| {
                     let device = FileDevice::open(&env, &path, TO_THE_END).unwrap();
                     let range = end_of(&device);
                     // In the page cache first: what is there must not come back.
@@ -163,7 +158,7 @@ fn zeroes_and_discards_reach_the_last_byte_and_make_the_file_no_longer() {
                 });
                 fs::remove_file(&path).unwrap();
                 let path = place.file(more);
-                run(async |env| {
+                alone.run(async |env| {
                     let device = FileDevice::open(&env, &path, TO_THE_END).unwrap();
                     let range = end_of(&device);
                     device.write(range.start, filled(range.length(), 0)).await.1.unwrap();
@@ -177,9 +172,10 @@ fn zeroes_and_discards_reach_the_last_byte_and_make_the_file_no_longer() {
 
 #[test]
 fn a_file_that_grows_is_served_to_its_new_end_and_one_that_is_cut_is_gone() {
+    let alone = Alone::among_tests();
     for place in Place::all() {
         let path = place.file(0);
-        run(async |env| {
+        alone.run(async |env| {
             let device = FileDevice::open(&env, &path, TO_THE_END).unwrap();
             for more in [700, 2560, 4096, 12_288 + 512] {
                 let file = OpenOptions::new().write(true).open(&path).unwrap();

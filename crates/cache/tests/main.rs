@@ -1,8 +1,8 @@
-//! Whole pools on devices in memory: one program, because each has the whole engine in it once more. What watches all memory
-//! of a process, or has no pool, has one of its own.
+//! Whole pools on devices in memory, and traces: one program, because each has the whole engine in it once more.
 
 #![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
 
+mod advisor;
 mod any_bytes;
 mod carried;
 mod flush_now;
@@ -16,6 +16,7 @@ mod kept;
 mod late_flush;
 mod live;
 mod lost_tail;
+mod memory_at_scale;
 mod missed;
 mod offline;
 mod old_copies;
@@ -28,6 +29,7 @@ mod return_of_ssds;
 mod scrub;
 mod second_loss;
 mod shares;
+mod traces;
 mod upgrade;
 mod world;
 mod write_back;

@@ -1,7 +1,5 @@
 //! The NBD server with the clients that people use: libnbd's tools and qemu's, over unix sockets, TCP and TLS.
 
-mod serving;
-
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::TcpStream;
@@ -13,8 +11,9 @@ use hotset_serve::nbd::wire::{OPTION_REPLY_HEADER_BYTES, OptionHeader, option, r
 use hotset_serve::{PemFile, ServerSettings, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
-use serving::{Backing, Served, Serving, TEST_TIMEOUT, attempt, run};
 use tempfile::TempDir;
+
+use crate::serving::{Backing, Served, Serving, TEST_TIMEOUT, attempt, run, start};
 
 const LIBNBD: &str = "libnbd-bin";
 const QEMU: &str = "qemu-utils";
@@ -58,7 +57,7 @@ fn nbdinfo_sees_sizes_flags_and_block_sizes() {
 fn nbdinfo_lists_the_exports() {
     let serving = Serving::volumes(&[Served::memory("one", 1 << 20), Served::memory("two", 2 << 20)]);
     let listed = json(&run("nbdinfo", LIBNBD, &["--json", "--list", &serving.unix_uri("")]));
-    let exports: Vec<_> = listed["exports"].as_array().expect("exports").iter().collect();
+    let exports: Vec<_> = listed["exports"].as_array().expect("it lists its exports").iter().collect();
     let names: Vec<_> = exports.iter().map(|export| export["export-name"].as_str().expect("a name")).collect();
     assert_eq!(names, ["one", "two"]);
     assert!(exports[0]["description"].as_str().expect("a description").contains("Hotset volume one"));
@@ -82,15 +81,15 @@ fn nbdinfo_maps_the_holes_of_a_sparse_file() {
     let path = directory.path().join("sparse");
     let mut file = fs::File::create(&path).expect("a file");
     file.set_len(8 << 20).expect("a sparse file");
-    file.seek(SeekFrom::Start(2 << 20)).expect("seeks");
-    file.write_all(&pattern(1 << 20)).expect("writes");
-    file.sync_all().expect("syncs");
+    file.seek(SeekFrom::Start(2 << 20)).expect("a file can be sought");
+    file.write_all(&pattern(1 << 20)).expect("a file can be written");
+    file.sync_all().expect("a file can be synced");
     // What another program writes to is not served.
     drop(file);
     let served = Served { backing: Backing::File(path), ..Served::memory("disk", 0) };
     let serving = Serving::volumes(&[served]);
     let map = json(&run("nbdinfo", LIBNBD, &["--json", "--map", &serving.unix_uri("disk")]));
-    let extents = map.as_array().expect("extents");
+    let extents = map.as_array().expect("it lists extents");
     let seen: Vec<_> = extents.iter().map(|extent| (extent["offset"].as_u64(), extent["type"].as_u64())).collect();
     assert_eq!(seen, [(Some(0), Some(3)), (Some(2 << 20), Some(0)), (Some(3 << 20), Some(3))]);
 }
@@ -127,12 +126,9 @@ fn who_is_connected_may_use_what_was_added_and_who_connects_is_told_of_it() {
     let served = Served { backing: Backing::File(path.clone()), ..Served::memory("disk", 0) };
     let serving = Serving::volumes(&[served]);
     let uri = serving.unix_uri("disk");
-    let mut live = Command::new("timeout")
-        .args(["60", PACKAGED_PYTHON, "-c", LIVE_CLIENT, &uri])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("coreutils are there");
+    let mut command = Command::new("timeout");
+    command.args(["60", PACKAGED_PYTHON, "-c", LIVE_CLIENT, &uri]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut live = start(&mut command);
     let mut said = BufReader::new(live.stdout.take().expect("it is piped")).lines();
     let mut next = || said.next().expect("it goes on (it needs the package python3-libnbd)").expect("it prints text");
     assert_eq!(next(), "1048576 True", "its size, and whether what is behind is refused");
@@ -160,11 +156,11 @@ fn round_trip(serving: &Serving, uri: &str, more: &str) {
     let (there, back) = (serving.directory.path().join("there"), serving.directory.path().join("back"));
     let mut bytes = pattern(48 << 20);
     bytes[4 << 20..20 << 20].fill(0);
-    fs::write(&there, &bytes).expect("writes");
+    fs::write(&there, &bytes).expect("a file can be written");
     let _ = fs::remove_file(&back);
     run("nbdcopy", LIBNBD, &["--flush", more, path(&there), uri]);
     run("nbdcopy", LIBNBD, &[more, uri, path(&back)]);
-    assert!(fs::read(&back).expect("reads") == bytes, "what came back is not what was stored");
+    assert!(fs::read(&back).expect("a file can be read") == bytes, "what came back is not what was stored");
 }
 
 fn path(path: &Path) -> &str {
@@ -228,7 +224,7 @@ fn qemu_img_converts_to_an_export_and_compares() {
     let source = serving.directory.path().join("source");
     let mut bytes = pattern(16 << 20);
     bytes[..4 << 20].fill(0);
-    fs::write(&source, bytes).expect("writes");
+    fs::write(&source, bytes).expect("a file can be written");
     let uri = serving.unix_uri("disk");
     run("qemu-img", QEMU, &["convert", "-n", "-f", "raw", "-O", "raw", path(&source), &uri]);
     let same = run("qemu-img", QEMU, &["compare", "-f", "raw", "-F", "raw", path(&source), &uri]);
@@ -262,7 +258,7 @@ impl Certificates {
     }
 
     fn store(&self, name: &str, pem: &str) {
-        fs::write(self.path().join(name), pem).expect("writes");
+        fs::write(self.path().join(name), pem).expect("a file can be written");
     }
 
     fn path(&self) -> &Path {
@@ -314,7 +310,7 @@ fn nbdcopy_through_tls_brings_back_what_it_stored() {
 fn qemu_io_talks_tls() {
     let certificates = Certificates::new();
     let serving = serving_tls(&certificates);
-    let port = serving.tls.expect("TLS").port();
+    let port = serving.tls.expect("this server has TLS").port();
     let credentials = format!("tls-creds-x509,id=tls,endpoint=client,dir={}", path(certificates.path()));
     let image = format!("driver=nbd,host=localhost,port={port},export=disk,tls-creds=tls");
     let arguments = ["--object", &credentials, "--image-opts", "-c", "write -P 7 0 3M", "-c", "read -P 7 0 3M", &image];
@@ -329,10 +325,11 @@ fn tls_shuts_out_the_uncertified_and_those_who_talk_in_the_clear() {
     let serving = serving_tls(&certificates);
     let uncertified = Certificates::new();
     // The uncertified knows the true authority, but was not made by it.
-    fs::copy(certificates.path().join("ca-cert.pem"), uncertified.path().join("ca-cert.pem")).expect("copies");
+    fs::copy(certificates.path().join("ca-cert.pem"), uncertified.path().join("ca-cert.pem"))
+        .expect("a file can be copied");
     let uri = serving.tls_uri("disk", uncertified.path());
     assert!(!attempt("nbdinfo", LIBNBD, &["--size", &uri]).status.success());
-    let clear = format!("nbd://localhost:{}/disk", serving.tls.expect("TLS").port());
+    let clear = format!("nbd://localhost:{}/disk", serving.tls.expect("this server has TLS").port());
     assert!(!attempt("nbdinfo", LIBNBD, &["--size", &clear]).status.success());
     let friend = serving.tls_uri("disk", certificates.path());
     assert_eq!(run("nbdinfo", LIBNBD, &["--size", &friend]).trim(), (48 << 20).to_string());
@@ -343,7 +340,7 @@ fn tls_shuts_out_the_uncertified_and_those_who_talk_in_the_clear() {
 fn noise_instead_of_tls_closes_that_connection_only() {
     let certificates = Certificates::new();
     let serving = serving_tls(&certificates);
-    let mut stream = TcpStream::connect(serving.tls.expect("TLS")).expect("the server listens");
+    let mut stream = TcpStream::connect(serving.tls.expect("this server has TLS")).expect("the server listens");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let start_tls = OptionHeader { option: option::STARTTLS, length: 0 }.encode();
     stream.write_all(&[&3_u32.to_be_bytes(), &start_tls[..]].concat()).expect("the server receives");
@@ -363,7 +360,7 @@ fn noise_instead_of_tls_closes_that_connection_only() {
 fn tls_files_that_cannot_be_used_are_named() {
     let certificates = Certificates::new();
     let wrong = |files: TlsFiles, named: &str| {
-        let error = hotset_serve::TlsAcceptor::of(&files).err().expect("refused").to_string();
+        let error = hotset_serve::TlsAcceptor::of(&files).err().expect("the files are bad").to_string();
         assert!(error.contains(named), "{error}");
     };
     let noise = PemFile { path: "noise.pem".into(), content: b"noise".to_vec() };

@@ -1,7 +1,5 @@
 //! Clients that are broken, slow, greedy or gone: they get what they deserve, and nobody else notices.
 
-mod serving;
-
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -15,8 +13,9 @@ use hotset_serve::nbd::wire::{
     Command, OptionHeader, Request, SIMPLE_REPLY_BYTES, SimpleReply, command_flag, errno, option,
 };
 use hotset_serve::{Door, Exports, Link, ServerSettings};
-use serving::{Backing, Served, Serving, TEST_TIMEOUT};
 use tempfile::TempDir;
+
+use crate::serving::{Backing, Served, Serving, TEST_TIMEOUT};
 
 /// A client without manners, that says exactly what a test wants.
 struct RawClient {
@@ -493,7 +492,7 @@ fn an_export_name_is_taken_only_once_and_connections_are_listed() {
     let _undecided = RawClient::greeted(&serving);
     serving.ask(|env, exports| async move {
         let again = Served { settings: VolumeSettings::default(), ..Served::memory("disk", 1 << 20) };
-        let refused = exports.add(again.open(&env).await).expect_err("taken");
+        let refused = exports.add(again.open(&env).await).expect_err("the name is taken");
         assert!(refused.to_string().contains("disk"), "{refused}");
         let connections = exports.connections();
         let exports: Vec<_> = connections.iter().map(|connection| connection.export.as_deref()).collect();
@@ -518,7 +517,7 @@ fn the_load_generator_reads_back_what_it_wrote() {
     let serving = disk();
     for endpoint in [Endpoint::Unix(serving.socket()), Endpoint::Tcp(serving.tcp)] {
         serving.ask(move |env: HostEnv, _| async move {
-            let mut client = Client::connect(&env, &endpoint, "disk").await.expect("connects");
+            let mut client = Client::connect(&env, &endpoint, "disk").await.expect("the server listens");
             assert_eq!((client.size_bytes(), client.block_bytes_min()), (64 << 20, 512));
             let all = Workload {
                 read_percent: 0,
@@ -561,9 +560,10 @@ fn the_load_generator_counts_errors_and_reports_refusals() {
     let serving = Serving::volumes(&[Served { settings, ..Served::memory("disk", 1 << 20) }]);
     let endpoint = Endpoint::Unix(serving.socket());
     serving.ask(|env: HostEnv, _| async move {
-        let refused = Client::connect(&env, &endpoint, "desk").await.err().expect("refused").to_string();
+        let refused =
+            Client::connect(&env, &endpoint, "desk").await.err().expect("there is no such export").to_string();
         assert!(refused.contains("no export \"desk\""), "{refused}");
-        let mut client = Client::connect(&env, &endpoint, "disk").await.expect("connects");
+        let mut client = Client::connect(&env, &endpoint, "disk").await.expect("the server listens");
         let writes = Workload {
             read_percent: 0,
             request_bytes: 4096,

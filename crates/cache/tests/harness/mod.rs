@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hotset_block::sync::Event;
 use hotset_block::{
-    Buf, BufPool, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Env, Executor,
+    Buf, BufPool, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Env, Executor,
     ExecutorOptions, Extent, FileDevice, HostDevice, HostEnv, Instant, Machine, MemoryDevice, Operation, RealInstant,
     ZeroMode,
 };
@@ -99,6 +99,8 @@ pub(crate) struct TestDevice {
     volatile_cache: bool,
     /// Its identity outlives this process.
     is_kept: bool,
+    /// It takes what is written and forgets it: of so many bytes, whatever lies in memory.
+    forgets: Option<u64>,
     /// What it is asked for is not done within the same turn, as with every real device.
     takes_a_turn: bool,
     ways: Rc<Ways>,
@@ -176,11 +178,16 @@ impl From<FileDevice> for TestDevice {
 impl TestDevice {
     fn over(store: HostDevice) -> Self {
         let volatile_cache = store.info().volatile_cache;
-        Self { store, volatile_cache, is_kept: false, takes_a_turn: false, ways: Rc::default() }
+        Self { store, volatile_cache, is_kept: false, forgets: None, takes_a_turn: false, ways: Rc::default() }
     }
 
     pub(crate) fn new(bytes: u64) -> Self {
         Self::from(MemoryDevice::new(bytes, 512))
+    }
+
+    /// One of any size, that holds nothing: its blocks read as whatever was in the buffer.
+    pub(crate) fn forgetful(bytes: u64) -> Self {
+        Self { forgets: Some(bytes), ..Self::from(MemoryDevice::new(0, 4096)) }
     }
 
     /// One that a flush may fail of.
@@ -305,7 +312,12 @@ async fn next_turn() {
 
 impl Device for TestDevice {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { volatile_cache: self.volatile_cache, ..self.store.info() }
+        let store = self.store.info();
+        let info = DeviceInfo { volatile_cache: self.volatile_cache, ..store };
+        match self.forgets {
+            Some(size_bytes) => DeviceInfo { size_bytes, discard: Discard::Unsupported, ..info },
+            None => info,
+        }
     }
 
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
@@ -318,6 +330,7 @@ impl Device for TestDevice {
     async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         self.ways.reads.set(self.ways.reads.get() + 1);
         match self.pass(Operation::Read, offset).await {
+            Ok(()) if self.forgets.is_some() => (buf, Ok(())),
             Ok(()) => self.store.read(offset, buf).await,
             failed => (buf, failed),
         }
@@ -326,6 +339,7 @@ impl Device for TestDevice {
     async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         self.survive(offset, &buf).await;
         match self.pass(Operation::Write, offset).await {
+            Ok(()) if self.forgets.is_some() => (buf, Ok(())),
             Ok(()) => self.store.write(offset, buf).await,
             failed => (buf, failed),
         }
@@ -338,14 +352,23 @@ impl Device for TestDevice {
     }
 
     async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
+        if self.forgets.is_some() {
+            return Ok(());
+        }
         self.store.discard(range).await
     }
 
     async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), DeviceError> {
+        if self.forgets.is_some() {
+            return Ok(());
+        }
         self.store.write_zeroes(range, mode).await
     }
 
     fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+        if self.forgets.is_some() {
+            return Ok(Vec::new());
+        }
         self.store.allocation(range, extents_max)
     }
 }

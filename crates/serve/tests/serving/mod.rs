@@ -1,11 +1,10 @@
 //! A server on a thread of its own, for tests that talk to it from outside.
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses another part of it")]
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::mpsc;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,7 +18,11 @@ use hotset_serve::{Door, Exports, ServerSettings, TlsAcceptor, TlsFiles};
 use tempfile::TempDir;
 
 /// How long anything may take before a test fails.
-pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A program that is being started has, for a moment, whatever is open in this process: none is while files are opened, which are
+/// refused if somebody else has them.
+static STARTING: Mutex<()> = Mutex::new(());
 
 thread_local! {
     static VOLUMES: RefCell<Vec<Volume<HostEnv>>> = const { RefCell::new(Vec::new()) };
@@ -29,7 +32,7 @@ thread_local! {
 
 /// What lies under a volume.
 #[derive(Clone, Debug)]
-pub enum Backing {
+pub(crate) enum Backing {
     Memory(u64),
     File(PathBuf),
     /// As an administrator spells it.
@@ -38,18 +41,18 @@ pub enum Backing {
 
 /// A volume to be served.
 #[derive(Clone, Debug)]
-pub struct Served {
-    pub name: &'static str,
-    pub backing: Backing,
-    pub settings: VolumeSettings,
+pub(crate) struct Served {
+    pub(crate) name: &'static str,
+    pub(crate) backing: Backing,
+    pub(crate) settings: VolumeSettings,
 }
 
 impl Served {
-    pub fn memory(name: &'static str, size_bytes: u64) -> Self {
+    pub(crate) fn memory(name: &'static str, size_bytes: u64) -> Self {
         Self { name, backing: Backing::Memory(size_bytes), settings: VolumeSettings::default() }
     }
 
-    pub async fn open(&self, env: &HostEnv) -> Volume<HostEnv> {
+    pub(crate) async fn open(&self, env: &HostEnv) -> Volume<HostEnv> {
         let device = match &self.backing {
             Backing::Memory(size_bytes) => HostDevice::Memory(MemoryDevice::new(*size_bytes, 512)),
             Backing::File(path) => {
@@ -70,29 +73,30 @@ impl Served {
 }
 
 /// A running server with a unix socket, a TCP port, and one with TLS if it was given files. Stops when dropped.
-pub struct Serving {
-    pub directory: TempDir,
-    pub tcp: SocketAddr,
-    pub tls: Option<SocketAddr>,
+pub(crate) struct Serving {
+    pub(crate) directory: TempDir,
+    pub(crate) tcp: SocketAddr,
+    pub(crate) tls: Option<SocketAddr>,
     remote: Remote,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Serving {
-    pub fn volumes(volumes: &[Served]) -> Self {
+    pub(crate) fn volumes(volumes: &[Served]) -> Self {
         Self::start(volumes, ServerSettings::default(), None)
     }
 
-    pub fn start(volumes: &[Served], settings: ServerSettings, tls: Option<TlsFiles>) -> Self {
+    pub(crate) fn start(volumes: &[Served], settings: ServerSettings, tls: Option<TlsFiles>) -> Self {
         Self::start_at(volumes, settings, tls, Door::alone())
     }
 
     /// As one of several threads that serve.
-    pub fn start_at(volumes: &[Served], settings: ServerSettings, tls: Option<TlsFiles>, door: Door) -> Self {
+    pub(crate) fn start_at(volumes: &[Served], settings: ServerSettings, tls: Option<TlsFiles>, door: Door) -> Self {
         let directory = TempDir::new().expect("a directory");
         let socket = directory.path().join("nbd.sock");
         let volumes = volumes.to_vec();
         let (started, start) = mpsc::channel();
+        let no_program_starts = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let thread = std::thread::spawn(move || {
             let executor = Executor::new(ExecutorOptions::default()).expect("io_uring is available");
             let remote = executor.remote();
@@ -117,28 +121,29 @@ impl Serving {
             VOLUMES.take();
         });
         let (tcp, tls, remote) = start.recv().expect("the server has started");
+        drop(no_program_starts);
         Self { directory, tcp, tls, remote, thread: Some(thread) }
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join("nbd.sock")
     }
 
-    pub fn unix_uri(&self, export: &str) -> String {
+    pub(crate) fn unix_uri(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.socket().display())
     }
 
-    pub fn tcp_uri(&self, export: &str) -> String {
+    pub(crate) fn tcp_uri(&self, export: &str) -> String {
         format!("nbd://{}/{export}", self.tcp)
     }
 
-    pub fn tls_uri(&self, export: &str, certificates: &Path) -> String {
+    pub(crate) fn tls_uri(&self, export: &str, certificates: &Path) -> String {
         let port = self.tls.expect("a server with TLS").port();
         format!("nbds://localhost:{port}/{export}?tls-certificates={}", certificates.display())
     }
 
     /// Takes in what was added under the volume of that number, as its daemon does; answers its size.
-    pub fn grow(&self, number: usize) -> u64 {
+    pub(crate) fn grow(&self, number: usize) -> u64 {
         self.ask(move |_, exports| async move {
             let volume = VOLUMES.with_borrow(|volumes| volumes[number].clone());
             let size_bytes = volume.grow().await.expect("it can grow");
@@ -148,7 +153,7 @@ impl Serving {
     }
 
     /// Runs `task` on the server's thread and waits for what it makes.
-    pub fn ask<T: Send + 'static, F: Future<Output = T> + 'static>(
+    pub(crate) fn ask<T: Send + 'static, F: Future<Output = T> + 'static>(
         &self,
         task: impl FnOnce(HostEnv, Exports) -> F + Send + 'static,
     ) -> T {
@@ -184,7 +189,7 @@ impl Drop for Serving {
 }
 
 /// Runs a tool and answers what it printed; the test fails if the tool does, or is missing.
-pub fn run(tool: &str, package: &str, arguments: &[&str]) -> String {
+pub(crate) fn run(tool: &str, package: &str, arguments: &[&str]) -> String {
     let output = attempt(tool, package, arguments);
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -193,12 +198,19 @@ pub fn run(tool: &str, package: &str, arguments: &[&str]) -> String {
 }
 
 /// Runs a tool, which may fail; the test fails if the tool is missing.
-pub fn attempt(tool: &str, package: &str, arguments: &[&str]) -> Output {
-    Command::new("timeout")
-        .args(["--kill-after=5", "60", tool])
-        .args(arguments)
-        .output()
+pub(crate) fn attempt(tool: &str, package: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "60", tool]).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    start(&mut command)
+        .wait_with_output()
         .ok()
         .filter(|output| output.status.code() != Some(127))
         .unwrap_or_else(|| panic!("this test needs {tool}: install the package {package} (apt-get install {package})"))
+}
+
+/// Returns when the program has begun, and has nothing of this process.
+pub(crate) fn start(command: &mut Command) -> Child {
+    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn().expect("every machine has timeout(1)")
 }
