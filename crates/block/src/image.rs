@@ -17,7 +17,7 @@ const CHUNK_BYTES: usize = 4 << 20;
 /// Blocks for as long as writing takes; `progress` is told the bytes done so far. A file that exists is an error; one
 /// that could not be completed is removed.
 pub fn create_image(path: &Path, size_bytes: u64, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
-    let page = u64::try_from(PAGE_BYTES).expect("a page is small");
+    let page = u64::try_from(PAGE_BYTES).expect("a page has 4096 bytes");
     if size_bytes == 0 || !size_bytes.is_multiple_of(page) {
         let message = format!("the size of an image must be a multiple of {page} bytes, but is {size_bytes}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));

@@ -336,8 +336,10 @@ pub(crate) fn unix_socket_bound_to(path: &Path) -> io::Result<OwnedFd> {
     let fd = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: the call that succeeded made the descriptor, and gave it to nobody else.
     let fd = unsafe { adopt(fd) };
-    let mut address =
-        libc::sockaddr_un { sun_family: libc::sa_family_t::try_from(libc::AF_UNIX).expect("1"), sun_path: [0; 108] };
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::sa_family_t::try_from(libc::AF_UNIX).expect("AF_UNIX is 1 on Linux"),
+        sun_path: [0; 108],
+    };
     let name = CString::new(path.as_os_str().as_bytes())?;
     let name = name.as_bytes_with_nul();
     if name.len() > address.sun_path.len() {

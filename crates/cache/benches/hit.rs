@@ -397,7 +397,7 @@ fn full_tables(slots: u32, kind: PolicyKind, checksums: bool) -> (Map, Policy) {
 
 /// Bytes that this process has in memory.
 fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has /proc");
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.expect("statm has the resident pages") * PAGE
 }

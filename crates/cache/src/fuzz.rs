@@ -30,7 +30,7 @@ pub fn superblock(bytes: &[u8]) {
     drop(Owner::decode(&signed(&mark, 12, bytes, OWNER_BYTES)));
     let mut head = superblock::MAGIC.to_vec();
     head.extend(FORMAT_VERSION.to_le_bytes());
-    let whole = usize::try_from(SUPERBLOCK_BYTES).expect("4096");
+    let whole = usize::try_from(SUPERBLOCK_BYTES).expect("an address has 64 bits at most");
     drop(Superblock::decode(&signed(&head, 12, bytes, whole)));
 }
 

@@ -343,7 +343,7 @@ mod tests {
             |text: &str| text.parse::<PoolSetting>().map(|setting| pool_set(&[setting]).ssd_writes_per_day_bytes);
         assert_eq!(parse("ssd-writes-per-day=2T"), Ok(Some(2 << 40)));
         assert_eq!(parse("ssd-writes-per-day=off"), Ok(Some(0)));
-        assert!(parse("ssd-writes-per-day=0").expect_err("too little").contains("all SSDs together"));
+        assert!(parse("ssd-writes-per-day=0").expect_err("it has to be above 0").contains("all SSDs together"));
     }
 
     #[test]

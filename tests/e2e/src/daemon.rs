@@ -397,7 +397,7 @@ impl Daemon {
         let mut client = self.client("v");
         for first in (0..page_count).step_by(16) {
             let count = 16.min(page_count - first);
-            let length = u32::try_from(count * PAGE_BYTES).expect("a piece is short");
+            let length = u32::try_from(count * PAGE_BYTES).expect("a piece is below 4 GiB");
             let bytes = client.read(first * PAGE_BYTES, length).unwrap_or_else(|error| panic!("page {first}: {error}"));
             assert_pages(&bytes, first, 0);
         }
@@ -410,7 +410,7 @@ impl Daemon {
         let chunk = 256;
         for first in (0..page_count).step_by(chunk) {
             let count = (page_count - first).min(256);
-            let length = u32::try_from(count * PAGE_BYTES).expect("a piece is short");
+            let length = u32::try_from(count * PAGE_BYTES).expect("a piece is below 4 GiB");
             client.cache(first * PAGE_BYTES, length).unwrap_or_else(|error| panic!("CACHE at page {first}: {error}"));
         }
         tools::eventually("the whole volume is in the cache", Duration::from_secs(30), || {

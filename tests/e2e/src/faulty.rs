@@ -279,7 +279,7 @@ impl Filesystem for Pass {
     ) {
         let Some(Hanging::Write(reply)) = self.admit(Hanging::Write(reply)) else { return };
         match self.file.write_all_at(data, offset) {
-            Ok(()) => reply.written(u32::try_from(data.len()).expect("requests are short")),
+            Ok(()) => reply.written(u32::try_from(data.len()).expect("a request is below 4 GiB")),
             Err(error) => reply.error(error.into()),
         }
     }

@@ -52,7 +52,8 @@ fn transmit(client: &mut Client, request: &Sent) -> Result<u64, Error> {
     if verb == Verb::Flush {
         return client.send(verb, flags, 0, 0, &[]);
     }
-    let (offset, length) = (first * SECTOR_BYTES, u32::try_from(count * SECTOR_BYTES).expect("requests are short"));
+    let (offset, length) =
+        (first * SECTOR_BYTES, u32::try_from(count * SECTOR_BYTES).expect("a request is below 4 GiB"));
     let data = version.filter(|_| verb == Verb::Write).map(|version| sectors(first, count, version));
     client.send(verb, flags, offset, length, &data.unwrap_or_default())
 }
@@ -70,7 +71,7 @@ impl Host {
     /// The region holds version 0.
     pub fn new(first: u64, count: u64, seed: u64) -> Self {
         let fresh = Known { acknowledged: Version::Number(0), pending: None, busy: false };
-        let len = usize::try_from(count).expect("regions are small");
+        let len = usize::try_from(count).expect("an address has 64 bits at most");
         Self { first, known: vec![fresh; len], random: Random::new(seed), next_version: 1, answered: Arc::default() }
     }
 
@@ -165,7 +166,7 @@ impl Host {
 
     /// A random range that no request in flight touches. Half of them are whole pages, half anything.
     fn free_range(&mut self) -> (u64, u64) {
-        let total = u64::try_from(self.known.len()).expect("regions are small");
+        let total = u64::try_from(self.known.len()).expect("an address has 64 bits at most");
         loop {
             let (first, count) = if self.random.below(2) == 0 {
                 (self.random.below(total / 8) * 8, 8)
@@ -181,8 +182,8 @@ impl Host {
     }
 
     fn range(&mut self, first: u64, count: u64) -> &mut [Known] {
-        let start = usize::try_from(first - self.first).expect("regions are small");
-        let len = usize::try_from(count).expect("regions are small");
+        let start = usize::try_from(first - self.first).expect("an address has 64 bits at most");
+        let len = usize::try_from(count).expect("an address has 64 bits at most");
         &mut self.known[start..start + len]
     }
 
@@ -227,10 +228,11 @@ impl Host {
     }
 
     fn each_piece(&mut self, client: &mut Client, mut visit: impl FnMut(&mut Self, u64, &[u8])) {
-        let (start, end) = (self.first, self.first + u64::try_from(self.known.len()).expect("regions are small"));
+        let (start, end) =
+            (self.first, self.first + u64::try_from(self.known.len()).expect("an address has 64 bits at most"));
         for first in (start..end).step_by(128) {
             let count = 128.min(end - first);
-            let length = u32::try_from(count * SECTOR_BYTES).expect("pieces are short");
+            let length = u32::try_from(count * SECTOR_BYTES).expect("a piece is below 4 GiB");
             let data = client.read(first * SECTOR_BYTES, length);
             let data = data.unwrap_or_else(|error| panic!("reading sector {first}: {error}"));
             visit(self, first, &data);
@@ -241,7 +243,7 @@ impl Host {
     pub fn check_file(&mut self, path: &std::path::Path) {
         let mut expected = [0; SECTOR];
         for index in 0..self.known.len() {
-            let sector = self.first + u64::try_from(index).expect("regions are small");
+            let sector = self.first + u64::try_from(index).expect("an address has 64 bits at most");
             fill_sector(&mut expected, sector, self.known[index].acknowledged);
             let found = crate::files::read_part(path, sector * SECTOR_BYTES, SECTOR);
             assert!(found == expected, "sector {sector} of the file is {}", describe(&found));

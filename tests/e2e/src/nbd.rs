@@ -123,14 +123,14 @@ pub fn greet(socket: &Path) -> io::Result<UnixStream> {
 pub fn option(number: u32, data: &[u8]) -> Vec<u8> {
     let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
     bytes.extend(number.to_be_bytes());
-    bytes.extend(u32::try_from(data.len()).expect("options are short").to_be_bytes());
+    bytes.extend(u32::try_from(data.len()).expect("an option is below 4 GiB").to_be_bytes());
     bytes.extend(data);
     bytes
 }
 
 /// The data of `GO`: the export's name and a wish to learn its block sizes.
 pub fn go_data(export: &str) -> Vec<u8> {
-    let mut data = u32::try_from(export.len()).expect("names are short").to_be_bytes().to_vec();
+    let mut data = u32::try_from(export.len()).expect("a name has at most 4096 bytes").to_be_bytes().to_vec();
     data.extend(export.as_bytes());
     data.extend([0, 1, 0, 3]);
     data
@@ -138,7 +138,7 @@ pub fn go_data(export: &str) -> Vec<u8> {
 
 /// The data of NBD_OPT_GO of a client that wishes to learn nothing.
 fn go_data_of_the_simple(export: &str) -> Vec<u8> {
-    let mut data = u32::try_from(export.len()).expect("names are short").to_be_bytes().to_vec();
+    let mut data = u32::try_from(export.len()).expect("a name has at most 4096 bytes").to_be_bytes().to_vec();
     data.extend(export.as_bytes());
     data.extend([0, 0]);
     data
@@ -284,7 +284,7 @@ fn option_reply(stream: &mut UnixStream) -> Result<(u32, Vec<u8>), Error> {
 }
 
 fn u32_of(data: &[u8]) -> u32 {
-    u32::try_from(data.len()).expect("requests are short")
+    u32::try_from(data.len()).expect("a request is below 4 GiB")
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

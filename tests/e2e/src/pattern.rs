@@ -40,7 +40,7 @@ pub fn is_sector(bytes: &[u8], sector: u64, version: Version) -> bool {
 
 /// Sectors `first..first + count`, all in one version.
 pub fn sectors(first: u64, count: u64, version: Version) -> Vec<u8> {
-    let len = usize::try_from(count * SECTOR_BYTES).expect("pieces are short");
+    let len = usize::try_from(count * SECTOR_BYTES).expect("an address has 64 bits at most");
     let mut bytes = vec![0; len];
     for (sector, bytes) in (first..).zip(bytes.chunks_exact_mut(SECTOR)) {
         fill_sector(bytes, sector, version);

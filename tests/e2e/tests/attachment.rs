@@ -19,7 +19,7 @@ fn make_ext4(daemon: &Daemon, size_mib: u64) -> (std::path::PathBuf, std::path::
         let folder = tree.join(format!("folder{folder}"));
         fs::create_dir_all(&folder).expect("a folder can be made");
         for file in 0..24 {
-            let len = usize::try_from(random.below(160 << 10)).expect("files are small");
+            let len = usize::try_from(random.below(160 << 10)).expect("an address has 64 bits at most");
             fs::write(folder.join(format!("file{file}")), random.bytes(len)).expect("a file can be written");
         }
     }

@@ -34,7 +34,7 @@ fn is_told(daemon: &Daemon, kind: &str) -> Value {
     let check = daemon.hotset("status --check");
     assert_eq!(check.status.code(), Some(code), "{kind}");
     let said = String::from_utf8_lossy(&check.stdout).into_owned();
-    let reason = told["reason"].as_str().expect("words");
+    let reason = told["reason"].as_str().expect("a reason is words");
     assert!(said.contains(reason), "{said}");
     let metric = format!("hotset_condition{{kind=\"{kind}\",");
     assert!(ask(daemon, "GET", "/metrics", "").body.contains(&metric), "{metric}");
@@ -312,7 +312,7 @@ fn a_loop_device_that_is_made_over_what_is_served_is_a_condition_until_it_is_det
         let Some(late) = LoopDevice::over(&path) else { return };
         let told = is_told(&daemon, "second-writer");
         assert_eq!(told["subject"]["name"], subject, "{told}");
-        let reason = told["reason"].as_str().expect("words");
+        let reason = told["reason"].as_str().expect("a reason is words");
         assert!(reason.contains(&late.name) && reason.contains(&path.display().to_string()), "{reason}");
         assert!(told["action"].as_str().is_some_and(|action| action.contains(advice)), "{told}");
         drop(late);

@@ -183,10 +183,10 @@ fn a_conversion_is_refused_with_its_reason_and_changes_nothing() {
     let file = fs::File::options().write(true).open(&more);
     file.and_then(|file| file.set_len(MIB)).expect("a file can shrink");
     let mut client = daemon.client("v");
-    client.cache(0, 1 << 20).expect("CACHE");
+    client.cache(0, 1 << 20).expect("the cache has room");
     eventually("the pool is degraded", TIMEOUT, || {
         // Something has to be asked of the SSD.
-        client.cache(1 << 20, 1 << 20).expect("CACHE");
+        client.cache(1 << 20, 1 << 20).expect("the cache has room");
         daemon.json("pool show p")["health"] == "degraded"
     });
     daemon.refuse("pool convert p --block-size 1M", 1, "only a good pool");

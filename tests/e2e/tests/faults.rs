@@ -49,7 +49,8 @@ fn random_bytes_on_an_ssd_in_use_are_never_served() {
     assert!(hidden > 0, "bad pages were met and not shown");
     assert_eq!(daemon.stat("v", "errors"), 0);
     let pool = daemon.json("pool show p");
-    let errors: u64 = pool["ssds"].as_array().expect("SSDs").iter().filter_map(|ssd| ssd["read_errors"].as_u64()).sum();
+    let errors: u64 =
+        pool["ssds"].as_array().expect("a pool has SSDs").iter().filter_map(|ssd| ssd["read_errors"].as_u64()).sum();
     assert!(errors > 0, "{pool}");
 }
 
@@ -144,7 +145,7 @@ fn fail_for_a_while(daemon: &Daemon) -> PathBuf {
     let mut client = daemon.client("v");
     tools::eventually("the SSD has failed", Duration::from_secs(30), || {
         client.write(0, &pages(0, 64, 0)).and_then(|()| client.flush()).expect("no host sees an error");
-        client.cache(0, 4 << 20).expect("CACHE");
+        client.cache(0, 4 << 20).expect("the cache has room");
         shown_at(daemon, &ssd)[0]["state"] == "expelled"
     });
     let record = daemon.site.path("state").join("pools/p.json");
@@ -160,7 +161,7 @@ fn assert_not_used_again(daemon: &Daemon, ssd: &std::path::Path) {
     let shown = shown_at(daemon, ssd);
     assert_eq!(shown.len(), 1, "{shown:?}");
     assert_eq!((&shown[0]["state"], &shown[0]["health"]), (&"expelled".into(), &"failed".into()), "{shown:?}");
-    let said = |key: &str| shown[0][key].as_str().expect("words").to_owned();
+    let said = |key: &str| shown[0][key].as_str().expect("it is words").to_owned();
     assert!(said("reason").contains("it failed before"), "{shown:?}");
     assert!(said("action").contains(&format!("add-ssd p --ssd {}", ssd.display())), "{shown:?}");
     assert_eq!(health(daemon), "degraded", "{}", daemon.ok("status"));

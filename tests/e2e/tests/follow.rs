@@ -32,7 +32,7 @@ fn events_are_followed_from_the_past_into_what_happens_next() {
     // From an event on, as JSON, one a line.
     let mut follower = daemon.begin(&format!("events --follow --after {newest} -o json"));
     let line = BufReader::new(follower.stdout.take().expect("it is piped")).lines().next();
-    let event: Value = serde_json::from_str(&line.expect("an event").expect("text")).expect("JSON on one line");
+    let event: Value = serde_json::from_str(&line.expect("an event").expect("it is text")).expect("JSON on one line");
     assert_eq!(event["id"].as_u64(), Some(newest + 1), "{event}");
     follower.kill().expect("it follows on");
     follower.wait().expect("it is ours");
@@ -60,7 +60,7 @@ fn top_shows_what_volumes_do_now() {
         let drawn: Vec<&str> = said.lines().filter(|line| line.starts_with("v ")).collect();
         assert_eq!(drawn.len(), 2, "{said}");
         assert!(said.contains("READ IOPS") && drawn[1].contains("100") && drawn[1].contains('█'), "{said}");
-        let rates: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+        let rates: Value = serde_json::from_slice(&shown.stdout).expect("it is JSON");
         let volume = &rates[0];
         assert_eq!((&volume["name"], volume["hit_ratio"].as_f64()), (&"v".into(), Some(1.0)), "{rates}");
         assert!(volume["read_iops"].as_f64().is_some_and(|iops| iops > 10.0), "{rates}");

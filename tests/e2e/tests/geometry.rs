@@ -30,7 +30,7 @@ fn compare_with_a_naive_model(size_sectors: u64, unit_sectors: u64, seed: u64) {
         let first = random.below(units - count + 1) * unit_sectors;
         let (offset, length) = (first * SECTOR_BYTES, count * block);
         let range = usize_of(offset)..usize_of(offset + length);
-        let length = u32::try_from(length).expect("requests are short");
+        let length = u32::try_from(length).expect("a request is below 4 GiB");
         match random.below(10) {
             0..5 => assert!(client.read(offset, length).expect("a read") == model[range], "step {step}: wrong bytes"),
             5..8 => {
@@ -41,7 +41,7 @@ fn compare_with_a_naive_model(size_sectors: u64, unit_sectors: u64, seed: u64) {
             8 => {
                 model[range].fill(0);
                 let flags = if random.below(2) == 0 { FLAG_NO_HOLE } else { 0 };
-                client.write_zeroes(flags, offset, length).expect("zeroes");
+                client.write_zeroes(flags, offset, length).expect("zeroes can be written");
             }
             _ => {
                 // Files punch holes, so a trimmed range reads as zeroes here.
@@ -194,9 +194,9 @@ fn clients_that_know_no_block_sizes_may_ask_for_any_bytes() {
     let mut client = Client::connect_as_simple(&socket, "v").expect("it connects");
     let length = usize_of(runs * writers * run_bytes);
     let expected: Vec<u8> = (0..length).map(|byte| u8::try_from(byte / 37 % 8 + 1).expect("at most 8")).collect();
-    let read = client.read(1, u32::try_from(length).expect("a few pages")).expect("a read of any bytes");
+    let read = client.read(1, u32::try_from(length).expect("it is far below 4 GiB")).expect("a read of any bytes");
     assert!(read == expected, "a write was lost to its neighbour");
-    client.write_zeroes(0, 5, 3).expect("zeroes");
+    client.write_zeroes(0, 5, 3).expect("zeroes can be written");
     client.trim(MIB - 1, 1).expect("a trim");
     client.cache(7, 1).expect("a wish");
     assert_eq!(client.read(4, 5).expect("a read"), [1, 0, 0, 0, 1]);
@@ -269,7 +269,7 @@ fn fast_zeroes_are_fast_or_refused_and_zeroes_always_read_as_zeroes() {
     daemon.make_volume(1024, "p");
     daemon.warm_up(1024);
     let mut client = daemon.client("v");
-    client.write_zeroes(0, 4096, 8192).expect("zeroes");
+    client.write_zeroes(0, 4096, 8192).expect("zeroes can be written");
     client.write_zeroes(FLAG_NO_HOLE, 16384, 4096).expect("zeroes that stay allocated");
     match client.write_zeroes(FLAG_FAST_ZERO, 32768, 4096) {
         Ok(()) => assert!(client.read(32768, 4096).expect("a read").iter().all(|byte| *byte == 0)),

@@ -144,7 +144,7 @@ impl Disk {
             let length = u32::from_be_bytes(head[12..16].try_into().expect("four bytes"));
             stream.read_exact(&mut vec![0; usize_of(u64::from(length))])?;
             let mut reply = |kind: u32, data: &[u8]| {
-                let length = u32::try_from(data.len()).expect("replies are short").to_be_bytes();
+                let length = u32::try_from(data.len()).expect("a reply is below 4 GiB").to_be_bytes();
                 let magic = 0x0003_e889_0455_65a9_u64.to_be_bytes();
                 stream.write_all(&[&magic[..], &head[8..12], &kind.to_be_bytes(), &length, data].concat())
             };

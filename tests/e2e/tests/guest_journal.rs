@@ -94,7 +94,7 @@ impl Pages {
             sector.since.push(version);
         }
         let data = sectors(first, count, Version::Number(version));
-        let length = u32::try_from(count * SECTOR_BYTES).expect("requests are short");
+        let length = u32::try_from(count * SECTOR_BYTES).expect("a request is below 4 GiB");
         let flags = if through { FLAG_FUA } else { 0 };
         let cookie = client.send(Verb::Write, flags, first * SECTOR_BYTES, length, &data)?;
         Ok((cookie, Sent::Write { first, count, version, through }))

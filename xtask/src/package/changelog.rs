@@ -41,7 +41,7 @@ impl Changelog {
 
     /// # Errors
     /// The newest entry is of another version.
-    pub(super) fn expect(&self, version: &str) -> Result<()> {
+    pub(super) fn must_begin_with(&self, version: &str) -> Result<()> {
         let newest = &self.entries[0].version;
         if newest != version {
             bail!("CHANGELOG.md begins with {newest}, and the workspace has version {version}");
@@ -112,7 +112,7 @@ fn noon_s(day: &str) -> Option<u64> {
 /// As RFC 5322 has it, in UTC.
 fn mail_date(at_s: u64) -> String {
     let (mut days, seconds) = (at_s / DAY_S, at_s % DAY_S);
-    let weekday = DAYS[usize::try_from(days % 7).expect("a week is short")];
+    let weekday = DAYS[usize::try_from(days % 7).expect("a week has seven days")];
     let mut year = 1970;
     while days >= days_of(year).iter().sum() {
         days -= days_of(year).iter().sum::<u64>();
@@ -142,7 +142,7 @@ mod tests {
         assert!(debian.starts_with("hotset (1.2.0) stable; urgency=medium\n\n  * One thing that goes on.\n  * Another.\n\n -- Somebody <a@b.c>  Thu, 26 Nov 2026 12:00:00 +0000\n\nhotset (1.1.0)"), "{debian}");
         assert!(debian.contains("Thu, 29 Feb 2024 12:00:00"), "{debian}");
         assert!(changelog.debian("1.2.1", "S <a@b.c>").starts_with("hotset (1.2.1)"));
-        assert!(changelog.expect("1.1.0").is_err() && changelog.expect("1.2.0").is_ok());
+        assert!(changelog.must_begin_with("1.1.0").is_err() && changelog.must_begin_with("1.2.0").is_ok());
     }
 
     #[test]

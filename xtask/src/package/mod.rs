@@ -57,7 +57,7 @@ impl Parts {
             .and_then(|one| one["version"].as_str())
             .context("the workspace has a package hotset")?
             .to_owned();
-        changelog.expect(&workspace)?;
+        changelog.must_begin_with(&workspace)?;
         let out = options.out.clone().map_or_else(target_dir, Ok)?;
         fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
         let out = fs::canonicalize(out)?;

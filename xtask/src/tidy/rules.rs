@@ -54,6 +54,7 @@ pub(super) fn check(path: &str, text: &str, is_noun: bool) -> Vec<Finding> {
         file.want_summary(text);
         file.forbid_unsafe(text, &code);
         file.forbid_open_enums(&code);
+        file.want_reasons(text);
         let shipped = without_tests(&code);
         if path.starts_with("crates/cache/src/") {
             file.forbid_world_in_cache(shipped);
@@ -119,6 +120,17 @@ impl File<'_> {
         }
     }
 
+    /// What `expect` says is why it cannot fail: no single word, and no size without its bound.
+    fn want_reasons(&mut self, text: &str) {
+        for (index, line) in text.lines().enumerate() {
+            let reasons = [".expect(\"", ".expect_err(\""].into_iter().flat_map(|call| line.split(call).skip(1));
+            let mut reasons = reasons.filter_map(|rest| rest.split_once("\")")).map(|(reason, _)| reason);
+            if reasons.any(|reason| !reason.contains(' ') || is_adjective(reason)) {
+                self.find(index, "`expect` says why it cannot fail, in a sentence, and names the bound".to_owned());
+            }
+        }
+    }
+
     fn forbid_world_in_cache(&mut self, code: &str) {
         for (index, line) in code.lines().enumerate() {
             for (word, what) in BANNED_IN_CACHE.iter().filter(|(word, _)| line.contains(word)) {
@@ -167,6 +179,14 @@ fn hash_names(code: &str) -> Vec<String> {
         }
     }
     names
+}
+
+/// `a few pages`, `it is small`: how much, to whoever feels so.
+fn is_adjective(reason: &str) -> bool {
+    const SIZES: [&str; 7] = ["few", "small", "short", "little", "tiny", "soon", "constant"];
+    const BESIDE: [&str; 8] = ["a", "it", "is", "they", "are", "one", "number", "very"];
+    let words: Vec<&str> = reason.split(' ').filter(|word| !BESIDE.contains(word)).collect();
+    words.len() <= 2 && words.iter().any(|word| SIZES.contains(word))
 }
 
 /// Whether `word` stands in `line` and is not part of a longer word.
@@ -229,6 +249,15 @@ mod tests {
     #[test]
     fn unsafe_without_a_reason_is_found() {
         assert_eq!(rules("crates/block/src/a.rs", "//! Rings.\n#![allow(unsafe_code)]\n").len(), 1);
+    }
+
+    #[test]
+    fn reasons_that_are_none_are_found() {
+        let say = |reason: &str| format!("fn f() {{ g().expect(\"{reason}\") }}");
+        for bad in ["few", "4096", "it is small", "a few pages", "counts are small", "a small constant"] {
+            breaks("crates/cache/tests/a.rs", &say(bad), &say("a header has at most 8 KiB"), "names the bound");
+        }
+        assert!(rules("tests/a.rs", &format!("//! A.\n{}", say("fewer traces than 2^32"))).is_empty());
     }
 
     #[test]

@@ -159,7 +159,8 @@ fn stream(mode: Option<WriteMode>) -> Vec<f64> {
         for _ in 0..8 {
             let before = load.done.get();
             env.sleep(STREAM_TIME / 8).await;
-            let count = u32::try_from(load.done.get() - before).expect("a few thousand");
+            let count =
+                u32::try_from(load.done.get() - before).expect("fewer than 2^32 writes are done in a few seconds");
             rates.push(f64::from(count) * 1.048_576 / (STREAM_TIME / 8).as_secs_f64());
         }
         load.left.set(0);

@@ -233,7 +233,7 @@ impl ReuseDistances {
     /// The memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         // A node of a B-tree has room for eleven entries and is two thirds full on average.
-        let entry = u64::try_from(size_of::<(u32, Watched)>() * 3 / 2 + 4).expect("a few bytes");
+        let entry = u64::try_from(size_of::<(u32, Watched)>() * 3 / 2 + 4).expect("an address has 64 bits at most");
         let entries = u64::try_from(self.blocks.len()).expect("they are in memory") * entry;
         entries + self.order.memory_bytes() + self.reads.memory_bytes() + self.writes.memory_bytes()
     }
@@ -409,7 +409,7 @@ fn octave_of(distance: u64) -> usize {
 
 fn class_of(distance: u64) -> usize {
     if distance < EXACT {
-        return at(u32::try_from(distance).expect("a small one"));
+        return at(u32::try_from(distance).expect("EXACT is below 2^32"));
     }
     let octave = distance.ilog2();
     let step = (distance >> (octave - STEPS_LOG2)) - STEPS;

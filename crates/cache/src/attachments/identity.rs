@@ -41,7 +41,7 @@ pub(crate) fn evidence(
     let settled: Vec<&Fingerprint> = judged(before).collect();
     let is_as_before = |(fingerprint, found): &(&&Fingerprint, &Option<u64>)| **found == Some(fingerprint.checksum);
     let (same, other): (Vec<_>, Vec<_>) = settled.iter().zip(found).partition(is_as_before);
-    let blank = crc64(&vec![0; usize::try_from(PAGE).expect("a page is small")]);
+    let blank = crc64(&vec![0; usize::try_from(PAGE).expect("a page has 4096 bytes")]);
     let alike = likeness(&before.device.id, &now.id);
     BackingEvidence {
         size_bytes_before: before.size_bytes,

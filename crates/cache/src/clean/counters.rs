@@ -34,7 +34,7 @@ const fn bits_per_slot(pages_per_block: u32) -> usize {
 
 /// The bytes of memory per slot of a pool that is not small.
 pub(crate) fn bytes_per_slot(pages_per_block: u32) -> f64 {
-    f64::from(u32::try_from(bits_per_slot(pages_per_block) / 8).expect("a few bytes"))
+    f64::from(u32::try_from(bits_per_slot(pages_per_block) / 8).expect("a slot has at most 2^32 bits of counters"))
 }
 
 /// What is known of a block that is not cached.
@@ -96,7 +96,7 @@ impl Counters {
     pub(crate) fn counts_of(&self, key: BlockKey) -> BlockCounts {
         let count = |direction| {
             let reached = (1..COUNT_MAX).take_while(|count| self.has(Word::new(key, direction, *count)));
-            u8::try_from(reached.count()).expect("counts are small")
+            u8::try_from(reached.count()).expect("COUNT_MAX fits in 8 bits")
         };
         BlockCounts { reads: count(Direction::Read), writes: count(Direction::Write) }
     }

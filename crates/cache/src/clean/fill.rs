@@ -50,7 +50,7 @@ impl<E: Env> Clean<E> {
 
     /// The bytes before the pages of a block in its slot, in one transfer with them.
     pub(crate) fn header_bytes(&self, fill: &Fill) -> usize {
-        usize::try_from(self.ssds.of(fill.content.slot).layout.header_bytes()).expect("a few pages")
+        usize::try_from(self.ssds.of(fill.content.slot).layout.header_bytes()).expect("an address has 64 bits at most")
     }
 
     /// Writes a block that was read into its slot, and makes it visible: `header` is to be written before `data`, in one buffer with

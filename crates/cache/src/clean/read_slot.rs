@@ -166,7 +166,7 @@ impl<E: Env> Reading<'_, E> {
 
     /// Reads the slot's header, which confirms whose block it holds and brings the checksums.
     async fn load_header(&self) -> Header {
-        let header_bytes = usize::try_from(self.ssd.layout.header_bytes()).expect("a few pages");
+        let header_bytes = usize::try_from(self.ssd.layout.header_bytes()).expect("an address has 64 bits at most");
         let buf = self.clean.env.buffers().take(header_bytes);
         let read = self.ssd.read_clean(self.ssd.layout.slot_offset(self.ssd.local(self.slot)), buf).await;
         // A volume that is leaving the pool has no id any more, and its slots are about to be free.

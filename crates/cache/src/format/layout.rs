@@ -246,7 +246,8 @@ mod tests {
     #[test]
     fn an_ssd_that_is_too_small_is_refused_with_the_size_it_needs() {
         let block_bytes = BlockBytes::new(4 << 20).expect("a valid value of the test");
-        let error = Layout::new(9 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 9 << 20)).expect_err("small");
+        let error = Layout::new(9 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 9 << 20))
+            .expect_err("9 MiB are not enough");
         assert!(error.to_string().contains("too small"), "{error}");
     }
 

@@ -161,7 +161,7 @@ impl Payload {
 
 pub(crate) fn header_pages(payload_bytes: usize) -> u32 {
     let pages = (BATCH_FIXED_BYTES + payload_bytes).div_ceil(PAGE_BYTES);
-    u32::try_from(pages).expect("a batch is small")
+    u32::try_from(pages).expect("a batch is below 4 GiB")
 }
 
 /// A batch's header: the pages of its entries follow it, in their order.
@@ -196,7 +196,7 @@ impl Batch {
         body.counter(place.row).u64(place.incarnation).u32(place.index).u32(place.previous);
         body.counter(place.flushed_row).u32(place.flushed_index);
         body.u32(payload.header_pages()).u32(payload.data_pages()).u16(payload.entries).stream();
-        body.u32(u32::try_from(payload.len()).expect("a batch is small")).u64(0);
+        body.u32(u32::try_from(payload.len()).expect("a batch is below 4 GiB")).u64(0);
         assert_eq!(body.as_bytes().len() + 16, BATCH_FIXED_BYTES - 4);
         body.u32(0);
         let fixed = body.into_bytes();
@@ -313,7 +313,7 @@ impl SummaryDraft {
     /// `first_page`: where the batch's header begins in the segment.
     pub(crate) fn push(&mut self, index: u32, first_page: u32, payload: &Payload) {
         self.writer.u32(index).u32(first_page).u32(payload.data_pages()).u16(payload.entries).u16(0);
-        self.writer.u32(u32::try_from(payload.len()).expect("a batch is small")).bytes(payload.as_bytes());
+        self.writer.u32(u32::try_from(payload.len()).expect("a batch is below 4 GiB")).bytes(payload.as_bytes());
         self.batches += 1;
     }
 
@@ -321,7 +321,7 @@ impl SummaryDraft {
     pub(crate) fn encode(&self, header: &SegmentHeader, row_batches: u32, last_checksum: u32) -> Vec<u8> {
         let mut body = Writer::new();
         body.counter(header.row).u64(header.incarnation).u32(header.position).u32(row_batches).u32(last_checksum);
-        body.u32(self.batches).u32(u32::try_from(self.writer.as_bytes().len()).expect("a segment is small"));
+        body.u32(self.batches).u32(u32::try_from(self.writer.as_bytes().len()).expect("a segment is below 4 GiB"));
         body.stream().u16(0).u64(0);
         assert_eq!(body.as_bytes().len() + 16, SUMMARY_FIXED_BYTES);
         body.bytes(self.writer.as_bytes());
@@ -356,7 +356,7 @@ impl SummaryBatch {
             Entry::Pages { checksums, .. } => checksums.len(),
             Entry::Zeroes { .. } | Entry::Lost { .. } | Entry::Cleaned { .. } => 0,
         });
-        let data = u64::try_from(data.sum::<usize>()).expect("a summary is small");
+        let data = u64::try_from(data.sum::<usize>()).expect("an address has 64 bits at most");
         u64::from(self.first_page) + u64::from(self.header_pages) + data
     }
 }

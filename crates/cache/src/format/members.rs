@@ -287,7 +287,7 @@ pub(crate) mod tests {
     #[should_panic(expected = "it has more SSDs than allowed")]
     fn more_ssds_than_a_pool_may_have_are_not_written() {
         let mut members = sample();
-        let count = u128::try_from(limits::SSDS_MAX).expect("a small number") + 1;
+        let count = u128::try_from(limits::SSDS_MAX).expect("a count fits in 128 bits") + 1;
         members.ssds = (0..count).map(|ssd_uuid| Member { ssd_uuid, ..sample().ssds[0].clone() }).collect();
         members.encode();
     }
@@ -296,7 +296,7 @@ pub(crate) mod tests {
     #[should_panic(expected = "it has more spares than allowed")]
     fn more_spares_than_a_pool_may_have_are_not_written() {
         let mut members = sample();
-        let count = u128::try_from(limits::SPARES_MAX).expect("a small number");
+        let count = u128::try_from(limits::SPARES_MAX).expect("a count fits in 128 bits");
         let spare = |uuid| SpareMember { uuid, size_bytes: 1, path: String::new() };
         members.spares = (10..=10 + count).map(spare).collect();
         members.encode();

@@ -34,7 +34,7 @@ impl Superblock {
         let mut bytes = Writer::new();
         bytes.bytes(&MAGIC).u32(FORMAT_VERSION).u32(0).bytes(&body.into_bytes());
         let mut bytes = bytes.into_bytes();
-        let (used, whole) = (bytes.len(), usize::try_from(SUPERBLOCK_BYTES).expect("4096"));
+        let (used, whole) = (bytes.len(), usize::try_from(SUPERBLOCK_BYTES).expect("an address has 64 bits at most"));
         bytes.resize(whole, 0);
         let checksum = crc32c(&bytes[16..]);
         bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
@@ -49,7 +49,7 @@ impl Superblock {
             return Ok(None);
         }
         let (version, checksum) = (reader.u32()?, reader.u32()?);
-        let whole = usize::try_from(SUPERBLOCK_BYTES).expect("4096");
+        let whole = usize::try_from(SUPERBLOCK_BYTES).expect("an address has 64 bits at most");
         let covered = bytes.get(16..whole).ok_or_else(|| reader.corrupt("it ends too early"))?;
         reader.require(crc32c(covered) == checksum, "its checksum does not match")?;
         if version > FORMAT_VERSION {
@@ -132,7 +132,7 @@ pub(crate) mod tests {
     fn a_newer_version_is_refused_by_name_and_foreign_bytes_are_nothing() {
         let mut newer = sample().encode();
         newer[8] = 9;
-        let error = Superblock::decode(&newer).expect_err("newer");
+        let error = Superblock::decode(&newer).expect_err("nobody knows version 9");
         assert_eq!(error, Unusable::Newer(Newer { version: 9, pool_uuid: 1 }));
         assert!(error.to_string().contains("version 9") && error.to_string().contains("version 2"), "{error}");
         newer[100] ^= 1;

@@ -502,7 +502,7 @@ fn push_entry(payload: &mut Payload, row: &Row, append: &Append, checksums: &[u3
             payload.push(&Entry::Zeroes { attachment, page, version: row.next_version(), count });
         }
         Body::Mark { content, version, count, .. } => {
-            let (version, count) = (*version, u32::try_from(*count).expect("marks are short"));
+            let (version, count) = (*version, u32::try_from(*count).expect("a mark is of at most 2^32 pages"));
             payload.push(&match content {
                 Content::Lost | Content::Unavailable { .. } => Entry::Lost { attachment, page, version, count },
                 Content::Zeroes | Content::Data { .. } => Entry::Zeroes { attachment, page, version, count },

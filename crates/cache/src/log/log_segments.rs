@@ -41,7 +41,7 @@ impl<E: Env> LogSegments<E> {
 
     pub(crate) fn segment_pages(&self) -> u32 {
         let bytes = self.members.ssds().next().map_or(PAGE, |ssd| ssd.layout.segment_bytes);
-        u32::try_from(bytes / PAGE).expect("a segment is small")
+        u32::try_from(bytes / PAGE).expect("a segment has fewer than 2^32 pages")
     }
 
     /// Where a page of a log segment lies on its SSD.

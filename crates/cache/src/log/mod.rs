@@ -342,7 +342,7 @@ impl<E: Env> Log<E> {
             cleaned += u64::from(self.state.set_clean_at(volume, page, place));
         }
         if run.is_data() {
-            let count = u32::try_from(run.pages.end - run.pages.start).expect("a run is short");
+            let count = u32::try_from(run.pages.end - run.pages.start).expect("a run has fewer than 2^32 pages");
             let (row, position) = (run.row().number, run.first.place.position());
             self.state.queue.push_hint(CleanedHint { row, position, count });
         }

@@ -231,7 +231,9 @@ impl<E: Env> Mover<E> {
         for (version, run) in stretch.runs {
             let mut data = None;
             if let Some((start, bytes)) = rest.take() {
-                let at = |position: u32| usize::try_from(position - start).expect("a stretch is short") * PAGE_BYTES;
+                let at = |position: u32| {
+                    usize::try_from(position - start).expect("an address has 64 bits at most") * PAGE_BYTES
+                };
                 let positions = run.positions();
                 let (before, behind) = bytes.split_at(at(positions.end));
                 rest = Some((positions.end, behind));

@@ -356,7 +356,7 @@ fn position(first: u64, leaf: &[Item], wanted: u64) -> usize {
         return leaf.len();
     }
     // An id has 56 bits, the number of a page in its leaf 7; the last id is above the first, rounded down is not behind it.
-    let share = distance * u64::try_from(furthest).expect("a leaf is small") / (last - first);
+    let share = distance * u64::try_from(furthest).expect("an address has 64 bits at most") / (last - first);
     let guess = usize::try_from(share).expect("not behind the last page");
     let is_before = |place: usize| leaf[place].id() < wanted;
     let (mut low, mut high, mut step) = (0, bound, 1);

@@ -97,7 +97,8 @@ impl<E: Env> LogReader<E> {
         let (segment, page) = row.locate(positions.start);
         let (index, mirror) = self.copies_in_turn(row, segment).next()?;
         let ssd = self.members.ssd(index);
-        let bytes = usize::try_from(positions.end - positions.start).expect("a segment is small") * PAGE_BYTES;
+        let bytes =
+            usize::try_from(positions.end - positions.start).expect("a segment has fewer than 2^32 pages") * PAGE_BYTES;
         ssd.read(self.segments.log_offset(mirror, page), self.env.buffers().take(bytes)).await.ok()
     }
 

@@ -76,7 +76,7 @@ impl LogRun {
     /// Where its pages lie in the row, of data.
     pub(crate) fn positions(&self) -> Range<u32> {
         let start = self.first.place.position();
-        start..start + u32::try_from(self.checksums.len()).expect("a run is short")
+        start..start + u32::try_from(self.checksums.len()).expect("a run has fewer than 2^32 pages")
     }
 
     /// Each of its pages, and where it lies.
@@ -100,7 +100,7 @@ impl LogRun {
 
     /// Whether this page goes on where the run ends.
     fn goes_on_with(&self, live: &Live) -> bool {
-        let offset = u32::try_from(self.pages.end - self.pages.start).expect("a run is short");
+        let offset = u32::try_from(self.pages.end - self.pages.start).expect("a run has fewer than 2^32 pages");
         // What is no data lies at one place, if one batch brought it.
         let (data, same_kind) = match (self.first.content, live.content) {
             (Content::Data { .. }, Content::Data { .. }) => (true, true),

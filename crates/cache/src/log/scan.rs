@@ -96,7 +96,7 @@ impl<'a, E: Env> LogScan<'a, E> {
     ) -> Self {
         // Of all SSDs of a pool alike.
         let segment_bytes = ssds.iter().next().map_or(PAGE, |ssd| ssd.layout().segment_bytes);
-        let segment_pages = u32::try_from(segment_bytes / PAGE).expect("a segment is small");
+        let segment_pages = u32::try_from(segment_bytes / PAGE).expect("a segment has fewer than 2^32 pages");
         Self { ssds, log, pool, missing_part, segment_pages, now, found: RefCell::default() }
     }
 

@@ -22,7 +22,7 @@ impl Window {
     }
 
     pub(crate) fn end(&self) -> u32 {
-        self.first + u32::try_from(self.bytes.len() / PAGE_BYTES).expect("a segment is small")
+        self.first + u32::try_from(self.bytes.len() / PAGE_BYTES).expect("a segment has fewer than 2^32 pages")
     }
 
     /// Nothing before this page is asked for again.

@@ -291,7 +291,7 @@ impl VolumePages {
     pub(crate) fn supersede(&self, pages: &Range<u64>) {
         let stripe_first = pages.start / STRIPE_PAGES;
         let stripe_last = pages.end.div_ceil(STRIPE_PAGES);
-        if stripe_last - stripe_first >= u64::try_from(STRIPES).expect("a constant") {
+        if stripe_last - stripe_first >= u64::try_from(STRIPES).expect("an address has 64 bits at most") {
             self.changes.set(self.changes.get() + 1);
         } else {
             for stripe in stripe_first..stripe_last {

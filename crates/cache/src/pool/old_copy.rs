@@ -120,7 +120,7 @@ async fn misses_summary<E: Env>(
     header: &SegmentHeader,
 ) -> Result<bool, Error> {
     let segment_pages = ssd.superblock.layout.segment_bytes / PAGE;
-    let kept = u64::from(summary_pages(u32::try_from(segment_pages).expect("a segment is small")));
+    let kept = u64::from(summary_pages(u32::try_from(segment_pages).expect("a segment has fewer than 2^32 pages")));
     let first = segment_pages - kept;
     let Some(head) = read_segment(env, ssd, copy, first, PAGE_BYTES).await else { return Ok(false) };
     let Some(pages) = Summary::peek(&head).filter(|pages| u64::try_from(*pages).is_ok_and(|pages| pages <= kept))

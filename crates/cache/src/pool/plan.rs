@@ -72,7 +72,7 @@ pub(crate) fn plan(spec: &PoolSpec, ssd_sizes_bytes: &[u64]) -> Result<PoolPlan,
 /// How large the write log of a pool of SSDs with these layouts can be.
 fn log_size_for(name: &PoolName, layouts: &[Layout]) -> Result<LogSize, Error> {
     let segment_pages = layouts.first().map_or(1, |layout| layout.segment_bytes / PAGE);
-    let segment_pages = u32::try_from(segment_pages).expect("a segment is small");
+    let segment_pages = u32::try_from(segment_pages).expect("a segment has fewer than 2^32 pages");
     let segments = layouts.iter().map(|layout| layout.segments().log_max()).collect();
     let size = capacity(segments, segment_pages);
     if size.rows < ROWS_MIN {

@@ -244,8 +244,12 @@ impl<E: Env> LoggedVolume<'_, E> {
             extent.runs.iter().for_each(LogRun::release);
             return volume.zero_blocks(range, ZeroMode::MayPunch, ZeroEffort::Any).await.map(|()| true);
         }
-        let mut rest =
-            Some(self.pool().env.buffers().take(usize::try_from(pages_bytes(&extent.range)).expect("a few MiB")));
+        let mut rest = Some(
+            self.pool()
+                .env
+                .buffers()
+                .take(usize::try_from(pages_bytes(&extent.range)).expect("an address has 64 bits at most")),
+        );
         let mut whole: Option<Buf> = None;
         for run in &extent.runs {
             let (part, next) = rest.take().expect("the runs fill the extent").split_at(run.bytes());
@@ -261,7 +265,7 @@ impl<E: Env> LoggedVolume<'_, E> {
         }
         extent.runs.iter().for_each(LogRun::release);
         let data = whole.expect("an extent has runs");
-        let length = usize::try_from(range.length()).expect("a few MiB");
+        let length = usize::try_from(range.length()).expect("an address has 64 bits at most");
         volume.backing.write_for_cleaning(range.start, data.narrow(0, length), effort).await.map(|()| true)
     }
 

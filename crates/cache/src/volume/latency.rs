@@ -57,7 +57,7 @@ impl LatencyCounters {
 
 /// The end of a class, in nanoseconds: all times in it are less.
 pub fn class_end_ns(class: usize) -> u64 {
-    let class = u64::try_from(class).expect("a small number") + 1;
+    let class = u64::try_from(class).expect("an address has 64 bits at most") + 1;
     let (octave, part) = (class >> CLASS_BITS, class & u64::from(CLASSES_PER_OCTAVE - 1));
     let units = match octave.checked_sub(1) {
         None => part,

@@ -201,7 +201,7 @@ impl<E: Env> LoggedVolume<'_, E> {
             return Ok(part.end);
         }
         let end = self.live_run_end(range, page).min(page + ZERO_PAGES_AT_ONCE);
-        let length = usize::try_from((end - page) * PAGE).expect("a few pages");
+        let length = usize::try_from((end - page) * PAGE).expect("an address has 64 bits at most");
         self.replace_lost(&(page..end), self.volume.env.buffers().take_zeroed(length)).await?;
         Ok((end * PAGE).min(range.end))
     }

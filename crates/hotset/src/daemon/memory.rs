@@ -143,7 +143,7 @@ fn own_limits(root: &Path) -> Vec<Memory> {
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = u64::try_from(cores + OWN_THREADS).expect("there are few");
+    let threads = u64::try_from(cores + OWN_THREADS).expect("an address has 64 bits at most");
     let limited = OWN_LIMITS.into_iter().filter_map(|(name, how)| Some((limit_of(name)?, how)));
     let left = limited.map(|(bytes, how)| Memory {
         bytes: bytes.saturating_sub(addresses(root) + threads * ADDRESSES_OF_A_THREAD),

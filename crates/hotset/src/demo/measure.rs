@@ -107,7 +107,7 @@ pub(super) fn warm_up_seconds(samples: &[Sample], final_iops: u64) -> Option<f64
 }
 
 fn per_tick(requests: u64) -> u64 {
-    requests * 1000 / u64::try_from(TICK.as_millis()).expect("a tick is short")
+    requests * 1000 / u64::try_from(TICK.as_millis()).expect("a tick is no longer than 2^64 milliseconds")
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ impl StageSizes {
     }
 
     fn needed_bytes(&self) -> u64 {
-        let ssds = self.ssd_bytes * u64::try_from(self.ssds).expect("there are a few");
+        let ssds = self.ssd_bytes * u64::try_from(self.ssds).expect("an address has 64 bits at most");
         self.volume_bytes + ssds + 2 * STATE_BYTES
     }
 }

@@ -47,7 +47,7 @@ pub(super) async fn open_to_look(env: &HostEnv, path: &str) -> Result<HostDevice
 /// A block device or image file of a pool that no daemon runs. It may be write-protected.
 pub(crate) async fn open_ssd_to_recover(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
     let device = open_file_or_ssd(env, path, CLAIMED_TO_READ, "SSD").await?;
-    if device.info().size_bytes < u64::try_from(LABEL_BYTES).expect("a label is short") {
+    if device.info().size_bytes < u64::try_from(LABEL_BYTES).expect("an address has 64 bits at most") {
         let message = format!("{path} is too short for an SSD of a pool: it carries no Hotset superblock");
         return Err(Error::new(ErrorKind::Invalid, message));
     }

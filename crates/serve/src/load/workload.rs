@@ -180,7 +180,11 @@ mod tests {
             Workload { range: ByteRange::at(0, 8191), ..WORKLOAD },
         ];
         for workload in bad {
-            assert_eq!(workload.check(size).expect_err("bad").kind(), io::ErrorKind::InvalidInput, "{workload:?}");
+            assert_eq!(
+                workload.check(size).expect_err("it is one of the bad ones").kind(),
+                io::ErrorKind::InvalidInput,
+                "{workload:?}"
+            );
         }
     }
 }

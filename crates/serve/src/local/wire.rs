@@ -122,7 +122,7 @@ impl Message {
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
         let Self(mut bytes) = self;
-        let length = u32::try_from(bytes.len()).expect("a message is short");
+        let length = u32::try_from(bytes.len()).expect("a message is below 4 GiB");
         bytes[..4].copy_from_slice(&length.to_ne_bytes());
         bytes
     }

@@ -22,7 +22,7 @@ impl World<'_> {
     /// Something befalls an SSD of a pool, life goes on, and in the end the SSD is replaced.
     pub(super) fn fault(&mut self, pool: &'static str, random: &mut Random) {
         let number = random.below(PLAIN + 6);
-        let victim = match usize::try_from(number - number.min(PLAIN)).expect("it is small") {
+        let victim = match usize::try_from(number - number.min(PLAIN)).expect("an address has 64 bits at most") {
             _ if number < PLAIN => self.damage(pool, number, random),
             commanded => self.command(pool, COMMANDED[commanded], random),
         };
@@ -63,7 +63,9 @@ impl World<'_> {
     fn damage(&mut self, pool: &'static str, how: u64, random: &mut Random) -> Option<PathBuf> {
         let (online, _) = self.ssds(pool);
         let plain: Vec<&PathBuf> = online.iter().filter(|ssd| ssd.is_file() && !ssd.ends_with("disk")).collect();
-        let victim = (*plain.get(usize::try_from(random.below(8)).expect("it is small") % plain.len().max(1))?).clone();
+        let victim = (*plain
+            .get(usize::try_from(random.below(8)).expect("an address has 64 bits at most") % plain.len().max(1))?)
+        .clone();
         match how {
             0 => {
                 self.befalls("cut short", &victim);
@@ -92,7 +94,7 @@ impl World<'_> {
 
     /// What may happen while an SSD is not as it should be.
     fn go_on(&mut self, random: &mut Random, hangs: bool) {
-        let volume = self.volumes[usize::try_from(random.below(3)).expect("it is small")].name;
+        let volume = self.volumes[usize::try_from(random.below(3)).expect("an address has 64 bits at most")].name;
         match random.below(8) {
             0 | 1 if self.kind == Kind::Replaced && !hangs => self.replace_daemon("kill -9", true),
             2 if self.kind == Kind::Replaced && !hangs => self.replace_daemon("restart", false),

@@ -91,27 +91,28 @@ impl Step {
 
 fn shuffle(random: &mut Random, steps: &mut [Step]) {
     for index in (1..steps.len()).rev() {
-        let other = random.below(u64::try_from(index + 1).expect("lists are short"));
-        steps.swap(index, usize::try_from(other).expect("lists are short"));
+        let other = random.below(u64::try_from(index + 1).expect("an address has 64 bits at most"));
+        steps.swap(index, usize::try_from(other).expect("an address has 64 bits at most"));
     }
 }
 
 fn one_of<T: Copy>(random: &mut Random, of: &[T]) -> T {
-    let index = random.below(u64::try_from(of.len()).expect("lists are short"));
-    of[usize::try_from(index).expect("lists are short")]
+    let index = random.below(u64::try_from(of.len()).expect("an address has 64 bits at most"));
+    of[usize::try_from(index).expect("an address has 64 bits at most")]
 }
 
 fn path_of(random: &mut Random, of: &[PathBuf]) -> Option<PathBuf> {
     (!of.is_empty()).then(|| {
-        of[usize::try_from(random.below(u64::try_from(of.len()).expect("lists are short"))).expect("lists are short")]
-            .clone()
+        of[usize::try_from(random.below(u64::try_from(of.len()).expect("an address has 64 bits at most")))
+            .expect("an address has 64 bits at most")]
+        .clone()
     })
 }
 
 impl World<'_> {
     pub(super) fn take(&mut self, step: Step, random: &mut Random) {
         let pool = one_of(random, &POOLS);
-        let index = usize::try_from(random.below(3)).expect("it is small");
+        let index = usize::try_from(random.below(3)).expect("an address has 64 bits at most");
         let volume = self.volumes[index].name;
         match step {
             Step::PoolSettings => self.set_pool(pool, random),

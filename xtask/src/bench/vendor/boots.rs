@@ -375,7 +375,7 @@ mod tests {
             ruzstd::encoding::compress_to_vec(text.as_bytes(), ruzstd::encoding::CompressionLevel::Fastest)
         };
         let packed = [frame("1000,R,0,4096\n"), frame("1500,R,8192,65536\n")].concat();
-        assert_eq!(unpack(&packed).expect("text"), "1000,R,0,4096\n1500,R,8192,65536\n");
+        assert_eq!(unpack(&packed).expect("what was packed is text"), "1000,R,0,4096\n1500,R,8192,65536\n");
         assert!(unpack(&packed[..packed.len() - 3]).is_err());
     }
 

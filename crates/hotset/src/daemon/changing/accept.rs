@@ -36,7 +36,7 @@ impl Acceptance {
             .await?;
         let fenced = self.records.offline().fenced.get(name).cloned();
         let fenced = fenced.filter(|fenced| fenced.cause == FenceCause::OtherBacking);
-        let count = |pages: usize| u64::try_from(pages).expect("fingerprints are few");
+        let count = |pages: usize| u64::try_from(pages).expect("an address has 64 bits at most");
         Ok(BackingEvidence {
             fenced: fenced.is_some(),
             dirty_bytes: fenced.map_or(0, |fenced| fenced.dirty_bytes),

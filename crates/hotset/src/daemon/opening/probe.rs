@@ -229,7 +229,7 @@ fn look(path: &str) -> Result<(u64, Result<Option<SsdLabel>, Unusable>), ApiErro
     let size_bytes = file.seek(SeekFrom::End(0)).map_err(context)?;
     file.rewind().map_err(context)?;
     let mut start = Vec::with_capacity(LABEL_BYTES);
-    let limit = u64::try_from(LABEL_BYTES).expect("a small constant");
+    let limit = u64::try_from(LABEL_BYTES).expect("an address has 64 bits at most");
     file.take(limit).read_to_end(&mut start).map_err(context)?;
     start.resize(LABEL_BYTES, 0);
     Ok((size_bytes, inspect(&start)))
