@@ -207,8 +207,12 @@ export function operationTitle(operation: Operation): string {
       return `Delete pool ${name}`;
     case "convert-pool":
       return `Convert pool ${name}`;
-    case "write-images":
-      return `Write the image files of pool ${name}`;
+    case "create-pool":
+      return `Create pool ${name}`;
+    case "add-ssds":
+      return `Add SSDs to pool ${name}`;
+    case "add-spares":
+      return `Add spares to pool ${name}`;
     case "scrub":
       return `Scrub pool ${name}`;
     case "remove-ssds":
@@ -275,7 +279,9 @@ function afterCancel(kind: Operation["kind"]): string {
       return " Writes are cached again.";
     case "remove-ssds":
       return " The SSDs stay.";
-    case "write-images":
+    case "create-pool":
+    case "add-ssds":
+    case "add-spares":
     case "scrub":
     case "rebuild":
       return "";

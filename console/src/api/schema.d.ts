@@ -1390,7 +1390,7 @@ export interface components {
             /** Format: int64 */
             accepted_bytes: number;
         };
-        /** @description `GET /api/v1/pools/{name}/losses`: what answers errors until an SSD with it is back, it is written or given up. */
+        /** @description `GET /api/v1/pools/{name}/losses`: what answers errors until an SSD with it is back, it is written or its loss accepted. */
         LossList: {
             /** @description Only volumes of which something is unavailable. */
             volumes: components["schemas"]["VolumeLoss"][];
@@ -1524,7 +1524,7 @@ export interface components {
             operation: components["schemas"]["Operation"];
         };
         /** @enum {string} */
-        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "convert-pool" | "write-images" | "scrub" | "remove-ssds" | "rebuild" | "flush-volume" | "flush-pool";
+        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "convert-pool" | "create-pool" | "add-ssds" | "add-spares" | "scrub" | "remove-ssds" | "rebuild" | "flush-volume" | "flush-pool";
         /** @description `GET /api/v1/operations`: those that are under way, then the last ones that ended, newest first. */
         OperationList: {
             operations: components["schemas"]["Operation"][];
@@ -1723,7 +1723,7 @@ export interface components {
         };
         /** @description `POST /api/v1/pools/import`: a pool whose SSDs are at these paths. */
         PoolImport: {
-            /** @description Give up the dirty data of which no copy is left, and the proof that what is left is the newest. */
+            /** @description Accept the loss of the dirty data of which no copy is left, and the proof that what is left is the newest. */
             accept_loss?: boolean;
             /** @description Go on although SSDs of the pool are not among them: those leave the pool for good. */
             accept_missing?: boolean;
@@ -2236,7 +2236,7 @@ export interface components {
             logical_block_bytes: number;
             /**
              * Format: int64
-             * @description Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or given up.
+             * @description Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or its loss accepted.
              */
             lost_bytes?: number;
             /** @description Whether pages that are read again are kept in memory. */

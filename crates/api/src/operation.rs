@@ -16,8 +16,12 @@ pub enum OperationKind {
     DeletePool,
     /// Flush a pool's dirty data, then make it anew in place with another cache block or type.
     ConvertPool,
-    /// Write the sparse image files of a new pool in full.
-    WriteImages,
+    /// Make a pool; sparse image files among its SSDs are written in full first.
+    CreatePool,
+    /// Add SSDs to a pool; sparse image files among them are written in full first.
+    AddSsds,
+    /// The same of spares.
+    AddSpares,
     /// Read and check everything that a pool's SSDs hold, and mend what is bad.
     Scrub,
     /// Empty SSDs of a pool and let them go.
@@ -37,7 +41,9 @@ impl OperationKind {
             Self::DeleteVolume => "delete-volume",
             Self::DeletePool => "delete-pool",
             Self::ConvertPool => "convert-pool",
-            Self::WriteImages => "write-images",
+            Self::CreatePool => "create-pool",
+            Self::AddSsds => "add-ssds",
+            Self::AddSpares => "add-spares",
             Self::Scrub => "scrub",
             Self::RemoveSsds => "remove-ssds",
             Self::Rebuild => "rebuild",

@@ -1,4 +1,5 @@
-//! SSD images with holes are written in full before a pool gets them: everything else goes on meanwhile, and it can be cancelled.
+//! SSD images with holes are written in full before a pool gets them: everything else goes on meanwhile, and it can be cancelled. Making
+//! a pool and adding to it are operations from their beginning to their end.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -27,7 +28,8 @@ fn while_images_with_holes_are_written_others_go_on_and_it_can_be_cancelled() {
     faulty.set(Fault::HangOpens);
     let create = format!("pool create p --type read --io-type database --ssd {image}");
     let creating = daemon.begin(&create);
-    eventually("the image is written", TIMEOUT, || operation(&daemon)["kind"] == "write-images");
+    eventually("the image is written", TIMEOUT, || operation(&daemon)["total_bytes"] == 64 * MIB);
+    assert_eq!(operation(&daemon)["kind"], "create-pool");
 
     daemon.make_volume(64, "");
 
@@ -43,5 +45,59 @@ fn while_images_with_holes_are_written_others_go_on_and_it_can_be_cancelled() {
     daemon.ok(&create);
     assert_eq!(operation(&daemon)["state"], "done");
     assert!(fs::metadata(&behind).expect("the image is there").blocks() * 512 >= 64 * MIB, "a hole is left");
+
+    let kinds = [("add-ssd", "add-ssds"), ("add-spare", "add-spares")];
+    for (verb, kind) in kinds {
+        let behind = daemon.site.path(verb);
+        File::create(&behind).and_then(|file| file.set_len(64 * MIB)).expect("an image can have holes");
+        let Some(faulty) = FaultyFile::mount(&daemon.site.path(&format!("faulty-{verb}")), &behind) else { return };
+        faulty.set(Fault::HangOpens);
+        let add = format!("pool {verb} p --ssd {}", faulty.path().display());
+        let adding = daemon.begin(&add);
+        eventually("the image is written", TIMEOUT, || operation(&daemon)["total_bytes"] == 64 * MIB);
+        assert_eq!(operation(&daemon)["kind"], kind);
+        daemon.ok(&format!("operations cancel {}", operation(&daemon)["id"]));
+        faulty.set(Fault::None);
+        let ended = adding.wait_with_output().expect("hotset ends");
+        assert!(!ended.status.success() && text(&ended).contains("was cancelled"), "{}", text(&ended));
+        assert_eq!(operation(&daemon)["state"], "cancelled");
+    }
     drop(daemon);
+}
+
+// proves: P5, P9
+#[test]
+fn a_pool_that_is_made_is_an_operation_also_while_it_waits_for_other_changes_and_when_it_is_refused() {
+    let daemon = Daemon::start();
+    let [one, other] = ["one", "other"].map(|name| daemon.site.blank(name, 64 * MIB).display().to_string());
+    daemon.ok(&format!("pool create p --type read --io-type database --ssd {one}"));
+    let made = operation(&daemon);
+    assert_eq!((&made["kind"], &made["state"]), (&"create-pool".into(), &"done".into()), "{made}");
+    daemon.refuse(&format!("pool add-ssd p --ssd {one}"), 1, "in use");
+    let refused = operation(&daemon);
+    assert_eq!((&refused["kind"], &refused["state"]), (&"add-ssds".into(), &"failed".into()), "{refused}");
+    assert!(refused["error"]["message"].as_str().is_some_and(|said| said.contains("in use")), "{refused}");
+    let told = || daemon.json("events")["events"].to_string();
+    daemon.ok("pool set p policy=lru");
+    eventually("what came later is told", TIMEOUT, || told().contains("settings changed"));
+    assert!(told().contains("create-pool done") && !told().contains("add-ssds"), "who asked knows: {}", told());
+
+    // Deleting a pool holds up other changes as long as its SSD takes.
+    let behind = daemon.site.blank("behind", 64 * MIB);
+    let Some(faulty) = FaultyFile::mount(&daemon.site.path("faulty"), &behind) else { return };
+    daemon.ok(&format!("pool create held --type read --io-type database --ssd {}", faulty.path().display()));
+    faulty.set(Fault::Hang);
+    let deleting = daemon.begin("pool delete held");
+    eventually("it is deleted", TIMEOUT, || operation(&daemon)["kind"] == "delete-pool");
+    let creating = daemon.begin(&format!("pool create q --type read --io-type database --ssd {other}"));
+    eventually("it waits", TIMEOUT, || {
+        let now = operation(&daemon);
+        now["kind"] == "create-pool" && now["waits_for"] == "for other changes to end"
+    });
+    daemon.ok(&format!("operations cancel {}", operation(&daemon)["id"]));
+    let ended = creating.wait_with_output().expect("hotset ends");
+    assert!(!ended.status.success() && text(&ended).contains("making it was cancelled"), "{}", text(&ended));
+    faulty.set(Fault::None);
+    assert!(deleting.wait_with_output().expect("hotset ends").status.success());
+    assert_eq!(daemon.json("pool list")["pools"].as_array().map(Vec::len), Some(1), "q was not made");
 }

@@ -44,18 +44,31 @@ impl Creation {
     }
 
     pub(crate) async fn create_pool(&self, request: &PoolCreate) -> Result<(), ApiError> {
+        let name = pool_name(&request.name)?;
+        let (kind, subject) = (OperationKind::CreatePool, Subject::new(SubjectKind::Pool, name.as_str()));
+        let (asked_by, total_bytes, cancel) = (Who::asks(), 0, Cancel::Anytime);
+        let begun = self.operations.begin_checking(Begin { kind, subject, asked_by, total_bytes, cancel });
+        let outcome = self.create(request, &begun).await;
+        self.operations.end(begun.id, outcome.as_ref().err());
+        outcome
+    }
+
+    async fn create(&self, request: &PoolCreate, begun: &Begun) -> Result<(), ApiError> {
+        let what = format!("pool {}: making it", request.name);
         let mut is_filled = false;
         let (_one_at_a_time, checked) = loop {
-            let lock = self.records.change.lock().await;
+            let lock = self.operations.wait_for_others(begun, &what, &self.records.change).await?;
             let checked = self.check_create(request).await?;
+            self.operations.is_possible(begun.id);
             if is_filled || !any_sparse(&checked.candidates) {
                 break (lock, checked);
             }
             // That takes long: other changes go on. What they changed is looked at again.
             drop(lock);
-            self.fill_sparse(&checked.spec.name, &checked.candidates).await?;
+            self.fill_sparse(&checked.spec.name, &checked.candidates, begun).await?;
             is_filled = true;
         };
+        begun.cancelled.check(&what)?;
         let name = checked.spec.name.clone();
         let warnings = checked.plan.warnings.clone();
         self.records.state.reset_member(&name).map_err(|error| self.records.state_failed(&error))?;
@@ -155,24 +168,18 @@ impl Creation {
     }
 
     /// Writes sparse image files in full, and tells how far it is. Nobody else uses one meanwhile.
-    pub(super) async fn fill_sparse(&self, name: &PoolName, candidates: &[Candidate]) -> Result<(), ApiError> {
+    pub(super) async fn fill_sparse(
+        &self,
+        name: &PoolName,
+        candidates: &[Candidate],
+        begun: &Begun,
+    ) -> Result<(), ApiError> {
         let sparse: Vec<_> = candidates.iter().filter(|candidate| candidate.sparse).collect();
-        let total_bytes = sparse.iter().map(|candidate| candidate.size_bytes).sum();
-        if total_bytes == 0 {
-            return Ok(());
-        }
-        let subject = Subject::new(SubjectKind::Pool, name.as_str());
-        let (kind, asked_by, cancel) = (OperationKind::WriteImages, Who::asks(), Cancel::Anytime);
-        let Begun { id, cancelled } = self.operations.begin(Begin { kind, subject, asked_by, total_bytes, cancel });
-        let mut outcome = Ok(());
+        self.operations.progress(begun.id, 0, sparse.iter().map(|candidate| candidate.size_bytes).sum());
         for candidate in sparse {
-            outcome = self.fill_one(name, candidate.path.clone(), id, cancelled.clone()).await;
-            if outcome.is_err() {
-                break;
-            }
+            self.fill_one(name, candidate.path.clone(), begun.id, begun.cancelled.clone()).await?;
         }
-        self.operations.end(id, outcome.as_ref().err());
-        outcome
+        Ok(())
     }
 
     async fn fill_one(

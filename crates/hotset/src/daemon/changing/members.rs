@@ -48,18 +48,35 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) async fn add_ssds(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<bool, ApiError> {
         let pool = pool_name(name)?;
+        let kind = match place {
+            SsdRole::Pool => OperationKind::AddSsds,
+            SsdRole::Spare => OperationKind::AddSpares,
+        };
+        let (subject, asked_by) = (Subject::new(SubjectKind::Pool, name), Who::asks());
+        let (total_bytes, cancel) = (0, Cancel::Anytime);
+        let begun = self.operations.begin_checking(Begin { kind, subject, asked_by, total_bytes, cancel });
+        let outcome = self.add(pool, add, place, &begun).await;
+        self.operations.end(begun.id, outcome.as_ref().err());
+        outcome
+    }
+
+    async fn add(&self, pool: PoolName, add: &SsdsAdd, place: SsdRole, begun: &Begun) -> Result<bool, ApiError> {
+        let name = pool.as_str();
+        let what = format!("pool {name}: adding SSDs to it");
         let mut is_filled = false;
         let (_one_at_a_time, candidates) = loop {
-            let lock = self.records.change.lock().await;
+            let lock = self.operations.wait_for_others(begun, &what, &self.records.change).await?;
             let candidates = self.check_add(name, add, place).await?;
+            self.operations.is_possible(begun.id);
             if is_filled || !any_sparse(&candidates) {
                 break (lock, candidates);
             }
             // As with a new pool: other changes go on, and are looked at again.
             drop(lock);
-            self.creation.fill_sparse(&pool, &candidates).await?;
+            self.creation.fill_sparse(&pool, &candidates, begun).await?;
             is_filled = true;
         };
+        begun.cancelled.check(&what)?;
         let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
         let (added, of) = (paths.clone(), pool.clone());
         match place {

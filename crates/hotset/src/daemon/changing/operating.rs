@@ -74,8 +74,14 @@ impl Operating {
                 let (id, _) = self.members.begin_ssd_removal(&request.name, &remove).await?;
                 return self.operation(id).await;
             }
-            OperationKind::WriteImages => {
-                return Err(not_so("write-images begins by itself, when a pool is made of sparse image files"));
+            OperationKind::CreatePool => {
+                return Err(not_so("create-pool needs to know what the pool is to be: POST /api/v1/pools"));
+            }
+            OperationKind::AddSsds => {
+                return Err(not_so("add-ssds needs to know of which: POST /api/v1/pools/{name}/ssds"));
+            }
+            OperationKind::AddSpares => {
+                return Err(not_so("add-spares needs to know of which: POST /api/v1/pools/{name}/spares"));
             }
             OperationKind::Rebuild => {
                 return Err(not_so("rebuild begins by itself, when an SSD of a read-write pool is lost"));

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use hotset_api::{ApiError, ApiErrorKind, Operation, OperationKind, OperationState, Severity, Subject, Work};
-use tokio::sync::watch;
+use tokio::sync::{self, watch};
 
 use super::flushed::Flushing;
 use crate::daemon::changes::{Change, Changes};
@@ -128,6 +128,11 @@ impl Cancelled {
         *self.0.borrow()
     }
 
+    /// An error as soon as it is, of `what` would have changed something from here on.
+    pub(super) fn check(&self, what: &str) -> Result<(), ApiError> {
+        if self.is_asked() { Err(cancelled_error(what)) } else { Ok(()) }
+    }
+
     /// Waits until it is; for ever, if it ends before.
     pub(crate) async fn asked(&mut self) {
         if self.0.wait_for(|asked| *asked).await.is_err() {
@@ -139,21 +144,30 @@ impl Cancelled {
 /// See the file's summary. Beginnings and ends are events.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
-    register: Mutex<Register>,
+    register: Mutex<OperationRegister>,
     changes: Changes,
 }
 
 #[derive(Debug, Default)]
-struct Register {
+struct OperationRegister {
     last_id: u64,
     running: BTreeMap<u64, Running>,
     /// Newest first.
     ended: VecDeque<Operation>,
 }
 
+/// Whether its beginning is an event already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Announced {
+    /// It is not known yet whether it is possible: if it is refused, only who asked for it needs to know.
+    NotYet,
+    Begun,
+}
+
 #[derive(Debug)]
 struct Running {
     operation: Operation,
+    told: Announced,
     flushing: Flushing,
     phase: Phase,
     began: Instant,
@@ -186,7 +200,7 @@ impl Running {
 
 impl Operations {
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
-    fn register(&self) -> MutexGuard<'_, Register> {
+    fn register(&self) -> MutexGuard<'_, OperationRegister> {
         self.register.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -201,17 +215,40 @@ impl Operations {
 
     /// One that flushes something.
     pub(super) fn begin_flushing(&self, begin: Begin, flushing: Flushing) -> Begun {
-        let Begin { kind, subject, asked_by, total_bytes, cancel } = begin;
+        let begun = self.add(begin, flushing);
+        self.is_possible(begun.id);
+        begun
+    }
+
+    /// One of which it is not known yet whether it is possible: [`Self::is_possible`] says so.
+    pub(super) fn begin_checking(&self, begin: Begin) -> Begun {
+        self.add(begin, Flushing::Nothing)
+    }
+
+    /// Its checks have found nothing against it.
+    pub(super) fn is_possible(&self, id: u64) {
         let mut register = self.register();
-        register.last_id += 1;
-        let id = register.last_id;
-        self.changes.add(Change {
+        let Some(running) = register.running.get_mut(&id).filter(|running| running.told == Announced::NotYet) else {
+            return;
+        };
+        running.told = Announced::Begun;
+        let Operation { kind, subject, .. } = &running.operation;
+        let change = Change {
             severity: Severity::Info,
             subject: subject.clone(),
             change: format!("{} begins", kind.word()),
             cause: String::new(),
-            by: asked_by.clone(),
-        });
+            by: running.asked_by.clone(),
+        };
+        drop(register);
+        self.changes.add(change);
+    }
+
+    fn add(&self, begin: Begin, flushing: Flushing) -> Begun {
+        let Begin { kind, subject, asked_by, total_bytes, cancel } = begin;
+        let mut register = self.register();
+        register.last_id += 1;
+        let id = register.last_id;
         let operation = Operation {
             id,
             kind,
@@ -231,7 +268,8 @@ impl Operations {
         };
         let (cancel, cancelled) = watch::channel(false);
         let (phase, began) = (Phase::Running, Instant::now());
-        register.running.insert(id, Running { operation, flushing, phase, began, asked_by, cancel });
+        let told = Announced::NotYet;
+        register.running.insert(id, Running { operation, told, flushing, phase, began, asked_by, cancel });
         Begun { id, cancelled: Cancelled(cancelled) }
     }
 
@@ -273,6 +311,24 @@ impl Operations {
             let Operation { kind, subject, .. } = &running.operation;
             tracing::debug!("operation {id}, {} of {subject}: waits {}", kind.word(), on.words());
         }
+    }
+
+    /// Waits until no other change is under way, and says so; an error if it is cancelled meanwhile.
+    pub(super) async fn wait_for_others<'lock>(
+        &self,
+        begun: &Begun,
+        what: &str,
+        changes: &'lock sync::Mutex<()>,
+    ) -> Result<sync::MutexGuard<'lock, ()>, ApiError> {
+        let mut cancelled = begun.cancelled.clone();
+        self.waits(begun.id, WaitsFor::OtherChanges);
+        let lock = tokio::select! {
+            biased;
+            () = cancelled.asked() => None,
+            lock = changes.lock() => Some(lock),
+        };
+        self.goes_on(begun.id);
+        lock.ok_or_else(|| cancelled_error(what))
     }
 
     pub(super) fn goes_on(&self, id: u64) {
@@ -320,7 +376,10 @@ impl Operations {
         register.ended.push_front(ended);
         register.ended.truncate(ENDED_MAX);
         drop(register);
-        self.changes.add(change);
+        match running.told {
+            Announced::Begun => self.changes.add(change),
+            Announced::NotYet => {}
+        }
     }
 
     pub(crate) fn list(&self) -> Vec<Operation> {
@@ -328,16 +387,19 @@ impl Operations {
         register.running.values().map(Running::now).chain(register.ended.iter().cloned()).collect()
     }
 
-    /// How far what is written for pools to come is.
+    /// How far what is written for pools and SSDs to come is.
     pub(crate) fn works(&self) -> Vec<Work> {
         let register = self.register();
         let running = register.running.values().map(|running| &running.operation);
         let works = running.filter_map(|operation| match operation.kind {
-            OperationKind::WriteImages => Some(Work {
-                what: "writing sparse SSD images in full".to_owned(),
-                done_bytes: operation.done_bytes,
-                total_bytes: operation.total_bytes,
-            }),
+            OperationKind::CreatePool | OperationKind::AddSsds | OperationKind::AddSpares => {
+                // Without such images there is nothing to be written first.
+                (operation.total_bytes > 0).then(|| Work {
+                    what: "writing sparse SSD images in full".to_owned(),
+                    done_bytes: operation.done_bytes,
+                    total_bytes: operation.total_bytes,
+                })
+            }
             OperationKind::DisableCache
             | OperationKind::DeleteVolume
             | OperationKind::DeletePool
@@ -350,6 +412,10 @@ impl Operations {
         });
         works.collect()
     }
+}
+
+fn cancelled_error(what: &str) -> ApiError {
+    ApiError::new(ApiErrorKind::Cancelled, format!("{what} was cancelled; nothing was changed"))
 }
 
 /// The event that an operation has ended.
@@ -469,6 +535,52 @@ mod tests {
         operations.end(id, None);
         assert_eq!(cancelled.asked().now_or_never(), None, "what has ended is not cancelled any more");
         assert!(!operations.cancel(77), "there is no such one");
+    }
+
+    fn told(changes: &Changes) -> Vec<String> {
+        changes.take().into_iter().map(|change| change.change).collect()
+    }
+
+    #[test]
+    fn what_is_refused_before_it_is_known_to_be_possible_is_listed_and_no_event() {
+        let changes = Changes::default();
+        let operations = Operations::telling(changes.clone());
+        let begin = || Begin {
+            kind: OperationKind::CreatePool,
+            subject: Subject::new(SubjectKind::Pool, "p"),
+            asked_by: Who::Daemon,
+            total_bytes: 0,
+            cancel: Cancel::Anytime,
+        };
+        let refused = operations.begin_checking(begin());
+        assert_eq!(operations.list()[0].state, OperationState::Running, "it is shown from the beginning");
+        operations.end(refused.id, Some(&ApiError::new(ApiErrorKind::Refused, "no")));
+        assert_eq!((operations.list()[0].state, told(&changes)), (OperationState::Failed, vec![]));
+        let possible = operations.begin_checking(begin());
+        operations.is_possible(possible.id);
+        operations.is_possible(possible.id);
+        assert_eq!(told(&changes), ["create-pool begins"], "once");
+        operations.end(possible.id, None);
+        assert_eq!(told(&changes), ["create-pool done"]);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_other_changes_says_so_and_heeds_that_it_is_cancelled() {
+        let (operations, changes) = (Operations::default(), sync::Mutex::new(()));
+        let begun = begin_as(&operations, Cancel::Anytime);
+        let others = changes.lock().await;
+        let mut waiting = pin!(operations.wait_for_others(&begun, "pool p: making it", &changes));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        assert_eq!(operations.list()[0].waits_for.as_deref(), Some("for other changes to end"));
+        drop(others);
+        let lock = waiting.await.unwrap();
+        assert_eq!((operations.list()[0].waits_for.as_deref(), changes.try_lock().is_ok()), (None, false));
+        let mut again = pin!(operations.wait_for_others(&begun, "pool p: making it", &changes));
+        assert!(again.as_mut().now_or_never().is_none());
+        assert!(operations.cancel(begun.id));
+        let error = again.await.unwrap_err();
+        assert_eq!((error.kind, begun.cancelled.check("it").is_err()), (ApiErrorKind::Cancelled, true), "{error}");
+        drop(lock);
     }
 
     #[tokio::test]
