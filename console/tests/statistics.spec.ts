@@ -1,5 +1,6 @@
 // Statistics: what the console says is what every other way to ask says.
 import type { Locator, Page } from "@playwright/test";
+import { COUNTERS } from "../src/api/counters";
 import type { HistoryPoint } from "../src/api/types";
 import { bytes, count, duration, percent } from "../src/format";
 import type { Daemon } from "./daemon";
@@ -151,6 +152,10 @@ async function expectAgreement(page: Page, daemon: Daemon): Promise<void> {
   const hitsSaid = `${count(stats.read_hits)} hits (${ratio}), of them ${count(stats.memory_hits)} in memory`;
   const said = `${count(stats.reads)}: ${hitsSaid}; ${count(misses)} misses`;
   await expect(page.getByText(said, { exact: true })).toBeVisible();
+  for (const { shown } of COUNTERS) {
+    const caption = "missed" in shown ? "Why they missed" : shown.caption;
+    await expect(page.getByText(caption, { exact: true }).first()).toBeVisible();
+  }
   await open(page, daemon, "statistics?subject=volume:still");
   const row = page.getByRole("table", { name: "Now and on average" }).getByRole("row", { name: /^Hit ratio/ });
   await expect(row.getByRole("cell").nth(2)).toHaveText(ratio);

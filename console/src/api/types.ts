@@ -36,4 +36,5 @@ export type Stats = Schemas["Stats"];
 export type Status = Schemas["Status"];
 export type Volume = Schemas["Volume"];
 export type VolumeCounters = Schemas["VolumeCounters"];
+export type VolumeStats = Schemas["VolumeStats"];
 export type WriteMode = Schemas["WriteMode"];

@@ -1,4 +1,4 @@
-// Deleting a pool: what is flushed first, and who is concerned.
+// Deleting a pool: what is flushed first, and whose it is.
 import type { Pool } from "../api/types";
 import { bytes, plural } from "../format";
 import { Notice } from "../ui/basics";

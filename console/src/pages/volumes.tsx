@@ -1,7 +1,8 @@
 // Volumes: the list, and of the selected one how hosts connect to it, its cache and its settings.
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
-import type { History, Status, Volume } from "../api/types";
+import { COUNTERS } from "../api/counters";
+import type { History, Status, Volume, VolumeStats } from "../api/types";
 import { useReadOnly } from "../change";
 import { bytes, count, duration, moment, percent } from "../format";
 import { series, status } from "../live";
@@ -236,7 +237,6 @@ function Now({ volume }: { volume: Volume }) {
 }
 
 function VolumeFacts({ volume }: { volume: Volume }) {
-  const { stats } = volume;
   return (
     <Facts
       facts={[
@@ -253,20 +253,27 @@ function VolumeFacts({ volume }: { volume: Volume }) {
         ["Streams past the cache", streams(volume)],
         ["Share of the cache", shares(volume)],
         ["Write cache used", bytes(volume.write_cache_used_bytes)],
-        ["Reads", reads(volume)],
-        [
-          "Writes",
-          stats.writes === 0 ? "none yet" : `${count(stats.writes)}: ${count(stats.write_hits)} answered by the SSDs`,
-        ],
-        ["Populated", bytes(stats.populated_bytes)],
-        ["Evicted", `${count(stats.evicted_blocks)} blocks`],
-        ["Requests answered with an error", count(stats.errors)],
-        ["Of them timed out", count(stats.timed_out)],
-        ["Requests refused as invalid", count(stats.invalid)],
-        ["SSD errors that hosts did not see", count(stats.read_errors_hidden)],
+        ["Hits and misses", reads(volume)],
+        ...counted(volume.stats),
       ]}
     />
   );
+}
+
+/** All that is counted, by the table of counters: those with the same caption in one line. */
+function counted(stats: VolumeStats): [string, string][] {
+  const lines = new Map<string, string>();
+  for (const { name, bytes: inBytes, shown } of COUNTERS) {
+    if ("missed" in shown) continue;
+    const said = shown.said.replace("{}", inBytes ? bytes(stats[name]) : count(stats[name]));
+    lines.set(shown.caption, (lines.get(shown.caption) ?? "") + said);
+  }
+  const missed = COUNTERS.flatMap(({ name, shown }) =>
+    "missed" in shown && stats[name] > 0 ? [{ count: stats[name], reason: shown.missed }] : [],
+  );
+  missed.sort((one, other) => other.count - one.count);
+  const reasons = missed.map((each) => `${count(each.count)} ${each.reason}`);
+  return [["Why they missed", reasons.join(", ") || "none yet"], ...lines];
 }
 
 /** Hits and misses are all reads. */

@@ -7,7 +7,8 @@ use crate::Subject;
 
 macro_rules! point {
     ($([$(
-        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($place:literal $(, $rate:ident)?)?);
+        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($place:literal $(, $rate:ident)?)?),
+            $how:ident($($said:tt)*);
     )*])*) => {
         /// What happened in one interval of time. A value that the subject does not have is null: only volumes have hits and
         /// latencies, only pools and SSDs have SSD I/O.

@@ -1,5 +1,6 @@
 //! Volumes: what they are asked to be, and what they are.
 
+use hotset_counters::{COUNTERS, Counter};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -203,7 +204,7 @@ pub struct Volume {
     pub write_cache_used_bytes: u64,
     /// Data at risk: bytes acknowledged to hosts and not yet on the backing device; zeroes too, which take no place.
     pub dirty_bytes: u64,
-    /// Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or given up.
+    /// Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or its loss accepted.
     #[serde(default)]
     pub lost_bytes: u64,
     /// How long the oldest of what is dirty has been so, counted anew at a start; null if nothing is dirty.
@@ -233,9 +234,11 @@ fn on() -> bool {
 
 macro_rules! stats {
     ([$(
-        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*);
+        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*),
+            $how:ident($($said:tt)*);
     )*] [$(
-        $(#[$other_doc:meta])* $other:ident, $other_metric:literal, $other_help:literal, history($($other_kept:tt)*);
+        $(#[$other_doc:meta])* $other:ident, $other_metric:literal, $other_help:literal, history($($other_kept:tt)*),
+            $other_how:ident($($other_said:tt)*);
     )*]) => {
         /// Counters since the volume was opened. Requests count once, whatever their length.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -244,6 +247,13 @@ macro_rules! stats {
             /// Hits per read, 0 to 1; 0 without reads.
             pub hit_ratio: f64,
             $($(#[$other_doc])* #[serde(default)] #[schema(required)] pub $other: u64,)*
+        }
+
+        impl VolumeStats {
+            /// Each of them, in the order of the table.
+            pub fn counters(&self) -> impl Iterator<Item = (&'static Counter, u64)> {
+                COUNTERS.iter().zip([$(self.$name,)* $(self.$other,)*])
+            }
         }
     };
 }

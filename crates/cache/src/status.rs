@@ -328,7 +328,8 @@ pub enum ErrorAnswer {
 
 macro_rules! stats {
     ($([$(
-        $(#[$api:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*);
+        $(#[$api:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*),
+            $how:ident($($said:tt)*);
     )*])*) => {
         /// Counters since the volume was opened, as the table in `hotset-counters` names them. Requests count once, whatever their length.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use crate::volume::latency::{Latencies, LatencyCounters};
 
 macro_rules! counters {
     ($([$(
-        $(#[$api:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*);
+        $(#[$api:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*),
+            $how:ident($($said:tt)*);
     )*])*) => {
         /// The counters behind [`VolumeStats`].
         #[derive(Default)]

@@ -8,7 +8,7 @@ use hotset_cache::config::VolumeName;
 use serde::Serialize;
 
 use super::http::Client;
-use super::print::{Reader, print, write_as_it_is, write_more};
+use super::print::{Audience, print, write_as_it_is, write_more};
 use super::table::{Cell, Column, Listing};
 use super::volume::reasons;
 use crate::args::{Output, StatsArguments, StatsWord};
@@ -37,7 +37,7 @@ pub(super) struct Rates {
 }
 
 /// What was asked for.
-struct Asked {
+struct StatsAsked {
     volume: Option<VolumeName>,
     /// Rates, after so many seconds; else counters, once.
     interval_s: Option<u64>,
@@ -46,7 +46,7 @@ struct Asked {
     listing: Listing,
 }
 
-impl Asked {
+impl StatsAsked {
     fn of(arguments: StatsArguments, columns: Vec<String>) -> Result<Self, ApiError> {
         let wrong =
             || ApiError::new(ApiErrorKind::Invalid, "stats takes a volume, then an interval, then a count, each once");
@@ -73,16 +73,16 @@ pub(crate) fn run(
     columns: Vec<String>,
     arguments: StatsArguments,
 ) -> Result<(), ApiError> {
-    let asked = Asked::of(arguments, columns)?;
+    let asked = StatsAsked::of(arguments, columns)?;
     let first = fetch(client, &asked)?;
     if let Some(interval_s) = asked.interval_s {
         return watch(client, output, &asked, Duration::from_secs(interval_s), first);
     }
-    let text = asked.listing.render(COUNTERS, &first.volumes, "No volumes\n")?;
+    let text = asked.listing.render(&[COUNTERS, EACH_COUNTER].concat(), &first.volumes, "No volumes\n")?;
     print(output, &first, |_| text)
 }
 
-fn fetch(client: &Client, asked: &Asked) -> Result<Stats, ApiError> {
+fn fetch(client: &Client, asked: &StatsAsked) -> Result<Stats, ApiError> {
     let mut stats: Stats = client.get("/stats")?;
     let Some(name) = &asked.volume else { return Ok(stats) };
     stats.volumes.retain(|volume| volume.name == name.as_str());
@@ -90,6 +90,23 @@ fn fetch(client: &Client, asked: &Asked) -> Result<Stats, ApiError> {
         return Err(ApiError::new(ApiErrorKind::NotFound, format!("volume {name}: no such volume is being served")));
     }
     Ok(stats)
+}
+
+macro_rules! columns {
+    ($([$(
+        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*),
+            $how:ident($($said:tt)*);
+    )*])*) => {
+        /// Every counter under its name in the API, for who asks for it.
+        const EACH_COUNTER: &[Column<VolumeCounters>] = &[$($(
+            Column::when_asked(concat!(">", stringify!($name)), |volume| counted(stringify!($name), volume.stats.$name)),
+        )*)*];
+    };
+}
+hotset_counters::volume_counters!(columns);
+
+fn counted(name: &str, count: u64) -> Cell {
+    if name.ends_with("_bytes") { Cell::Bytes(count) } else { Cell::Count(count) }
 }
 
 const COUNTERS: &[Column<VolumeCounters>] = &[
@@ -114,7 +131,13 @@ const COUNTERS: &[Column<VolumeCounters>] = &[
 ];
 
 /// Redraws on a terminal, else adds lines. Ends when it was often enough, with Ctrl-C, or with an error when the daemon goes.
-fn watch(client: &Client, output: Output, asked: &Asked, interval: Duration, first: Stats) -> Result<(), ApiError> {
+fn watch(
+    client: &Client,
+    output: Output,
+    asked: &StatsAsked,
+    interval: Duration,
+    first: Stats,
+) -> Result<(), ApiError> {
     let redraw = output == Output::Text && std::io::stdout().is_terminal();
     let mut before = first;
     let mut lines_drawn = 0;
@@ -137,7 +160,7 @@ fn watch(client: &Client, output: Output, asked: &Asked, interval: Duration, fir
                 if again { whole.split_once('\n').map_or("", |(_, rows)| rows).to_owned() } else { whole }
             }
         };
-        if write_more(&text)? == Reader::Left {
+        if write_more(&text)? == Audience::Left {
             return Ok(());
         }
         before = now;

@@ -107,11 +107,24 @@ pub(crate) struct Column<T> {
     /// One that starts with `>` is of numbers.
     pub(crate) heading: &'static str,
     pub(crate) cell: fn(&T) -> Cell,
+    when_asked: bool,
+}
+
+// Whatever its rows are.
+impl<T> Clone for Column<T> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
 }
 
 impl<T> Column<T> {
     pub(crate) const fn new(heading: &'static str, cell: fn(&T) -> Cell) -> Self {
-        Self { heading, cell }
+        Self { heading, cell, when_asked: false }
+    }
+
+    /// One that is shown to who names it, only.
+    pub(crate) const fn when_asked(heading: &'static str, cell: fn(&T) -> Cell) -> Self {
+        Self { heading, cell, when_asked: true }
     }
 
     /// As `-o` and `--sort` name it: `hit-ratio` is `HIT RATIO`.
@@ -140,7 +153,7 @@ impl Listing {
     /// A column that there is not.
     pub(crate) fn render<T>(&self, columns: &[Column<T>], rows: &[T], none: &str) -> Result<String, ApiError> {
         let chosen: Vec<&Column<T>> = match self.columns.as_slice() {
-            [] => columns.iter().collect(),
+            [] => columns.iter().filter(|column| !column.when_asked).collect(),
             names => names.iter().map(|name| find(columns, name)).collect::<Result<_, _>>()?,
         };
         let mut ordered: Vec<&T> = rows.iter().collect();
@@ -168,7 +181,12 @@ impl Listing {
 fn find<'a, T>(columns: &'a [Column<T>], name: &str) -> Result<&'a Column<T>, ApiError> {
     let found = columns.iter().find(|column| column.name() == name.to_lowercase());
     found.ok_or_else(|| {
-        let names: Vec<String> = columns.iter().map(Column::name).collect();
+        let mut names: Vec<String> = Vec::new();
+        for name in columns.iter().map(Column::name) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         ApiError::new(
             ApiErrorKind::Invalid,
             format!("there is no column {name:?}; the columns are {}", names.join(", ")),
@@ -220,10 +238,12 @@ mod tests {
         }
     }
 
-    const COLUMNS: [Column<(&str, u64)>; 3] = [
+    const COLUMNS: [Column<(&str, u64)>; 5] = [
         Column::new("NAME", |row| Cell::Text(row.0.to_owned())),
         Column::new(">USED", |row| Cell::Bytes(row.1)),
         Column::new(">HIT RATIO", |row| if row.1 == 0 { Cell::Nothing } else { Cell::Ratio(0.25) }),
+        Column::when_asked(">half", |row| Cell::Count(row.1 / 2)),
+        Column::when_asked(">used", |_| Cell::Nothing),
     ];
     const ROWS: [(&str, u64); 3] = [("a", 3 << 20), ("b", 0), ("c", 20)];
 
@@ -241,6 +261,8 @@ mod tests {
         );
         let exact = TableArguments { sort: Some("used".into()), no_headings: true, bytes: true };
         assert_eq!(listed("name,used", exact), "b        0\nc       20\na  3145728\n");
+        let plain = TableArguments { sort: Some("half".into()), no_headings: true, bytes: false };
+        assert_eq!(listed("half", plain), "        0\n       10\n1,572,864\n", "shown to who names it");
         let down = TableArguments { sort: Some("-hit-ratio".into()), no_headings: true, bytes: false };
         assert!(listed("NAME", down).ends_with("b\n"));
     }
@@ -251,7 +273,7 @@ mod tests {
             listed("size", TableArguments::default()),
             listed("", TableArguments { sort: Some("size".into()), ..Default::default() }),
         ] {
-            assert_eq!(said, "there is no column \"size\"; the columns are name, used, hit-ratio");
+            assert_eq!(said, "there is no column \"size\"; the columns are name, used, hit-ratio, half");
         }
     }
 

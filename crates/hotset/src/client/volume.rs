@@ -6,6 +6,7 @@ use hotset_api::{
     VolumeSet, VolumeState, VolumeStats,
 };
 use hotset_block::emulated::EmulatedArraySpec;
+use hotset_counters::{Counter, Shown};
 use hyper::Method;
 
 use super::http::Client;
@@ -171,7 +172,7 @@ fn evidence_text(evidence: &BackingEvidence) -> String {
         None => format!("{identity}, was {identity_before}: the two names say nothing of each other"),
     };
     let (matching, changed) = (evidence.fingerprints_matching, evidence.fingerprints_changed.len());
-    let judged = matching + u64::try_from(changed).expect("fingerprints are few");
+    let judged = matching + u64::try_from(changed).expect("an address has 64 bits at most");
     let first =
         evidence.fingerprints_changed.first().map_or(String::new(), |byte| format!("; changed first at byte {byte}"));
     let fingerprints = format!(
@@ -329,8 +330,7 @@ fn local_device(volume: &Volume) -> String {
 }
 
 fn show(volume: &Volume) -> String {
-    let stats = &volume.stats;
-    facts(&[
+    let mut lines = vec![
         ("Volume", volume.name.clone()),
         ("Backing device", backing(volume)),
         ("State", volume.state.word().to_owned()),
@@ -357,32 +357,40 @@ fn show(volume: &Volume) -> String {
         ("Reach it at", volume.nbd.join("  ")),
         ("Local device", local_device(volume)),
         ("Used by", used_by(volume)),
-        ("Reads", format!("{} ({})", grouped(stats.reads), human(stats.read_bytes))),
-        ("Read hits", format!("{} ({})", grouped(stats.read_hits), percent(stats.hit_ratio))),
-        (
-            "Of them",
-            format!(
-                "{} in memory, {} on SSDs",
-                grouped(stats.memory_hits),
-                grouped(stats.read_hits - stats.memory_hits.min(stats.read_hits))
-            ),
-        ),
-        ("Misses", misses(stats)),
-        ("Writes", format!("{} ({})", grouped(stats.writes), human(stats.write_bytes))),
-        ("Write hits", grouped(stats.write_hits)),
-        ("Cleaned, moved", format!("{}, {}", human(stats.cleaned_bytes), human(stats.moved_bytes))),
-        ("Flushes", grouped(stats.flushes)),
-        ("Trims, zeroes", format!("{}, {}", grouped(stats.trims), grouped(stats.zeroes))),
-        ("Bypassed", format!("{} reads, {} writes", grouped(stats.bypassed_reads), grouped(stats.bypassed_writes))),
-        ("Read ahead", format!("{} reads found theirs", grouped(stats.read_ahead_hits))),
-        ("Populated", human(stats.populated_bytes)),
-        ("Evicted", format!("{} blocks", grouped(stats.evicted_blocks))),
-        ("SSD errors hidden", grouped(stats.read_errors_hidden)),
-        ("Errors to hosts", grouped(stats.errors)),
-        ("Of them timed out", grouped(stats.timed_out)),
-        ("Invalid requests", grouped(stats.invalid)),
-        ("Cache drops", grouped(stats.cache_drops)),
-    ])
+    ];
+    lines.extend(counted(&volume.stats));
+    facts(&lines)
+}
+
+/// What was counted, by the table of counters.
+fn counted(stats: &VolumeStats) -> Vec<(&'static str, String)> {
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    for (counter, count) in stats.counters() {
+        let (caption, said) = match counter.shown {
+            Shown::Line { caption, said } => {
+                let number = if counter.is_bytes() { human(count) } else { grouped(count) };
+                (caption, said.replace("{}", &number) + &beside(counter, stats))
+            }
+            Shown::Missed { .. } if lines.iter().any(|(known, _)| *known == MISSES) => continue,
+            Shown::Missed { .. } => (MISSES, misses(stats)),
+        };
+        match lines.iter_mut().find(|(known, _)| *known == caption) {
+            Some((_, line)) => line.push_str(&said),
+            None => lines.push((caption, said)),
+        }
+    }
+    lines
+}
+
+const MISSES: &str = "Misses";
+
+/// What follows from a counter and others, and is said with it.
+fn beside(counter: &Counter, stats: &VolumeStats) -> String {
+    match counter.name {
+        "read_hits" => format!(" ({})", percent(stats.hit_ratio)),
+        "memory_hits" => format!(", {} on SSDs", grouped(stats.read_hits - stats.memory_hits.min(stats.read_hits))),
+        _ => String::new(),
+    }
 }
 
 /// Reads that missed, by reason, the most frequent first.
@@ -393,19 +401,47 @@ fn misses(stats: &VolumeStats) -> String {
 
 /// Why reads missed, and how many for each reason, the most frequent first.
 pub(super) fn reasons(stats: &VolumeStats) -> Vec<(&'static str, u64)> {
-    let mut reasons = vec![
-        ("first touch", stats.missed_first_touch),
-        ("below threshold", stats.missed_below_threshold),
-        ("evicted", stats.missed_evicted),
-        ("overwritten", stats.missed_overwritten),
-        ("stream", stats.missed_stream),
-        ("no room", stats.missed_no_room),
-        ("fetch rate", stats.missed_fetch_rate),
-        ("share", stats.missed_share),
-        ("wear limit", stats.missed_wear_limit),
-        ("degraded", stats.missed_degraded),
-        ("off", stats.missed_off),
-    ];
+    let missed = stats.counters().filter_map(|(counter, count)| match counter.shown {
+        Shown::Missed { reason } => Some((reason, count)),
+        Shown::Line { .. } => None,
+    });
+    let mut reasons: Vec<(&'static str, u64)> = missed.collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves: S2
+    #[test]
+    fn every_counter_is_shown_with_what_is_said_of_it_and_its_number() {
+        let stats = VolumeStats {
+            reads: 1336,
+            read_bytes: 331 << 20,
+            read_hits: 1257,
+            memory_hits: 7,
+            hit_ratio: 0.941,
+            missed_evicted: 9,
+            missed_share: 70,
+            cleaned_bytes: 4096,
+            moved_bytes: 8192,
+            ..VolumeStats::default()
+        };
+        let lines = counted(&stats);
+        let line = |caption: &str| lines.iter().find(|(known, _)| *known == caption).map(|(_, said)| said.as_str());
+        assert_eq!(line("Reads"), Some("1,336 (331 MiB)"));
+        assert_eq!(line("Read hits"), Some("1,257 (94.1 %)"));
+        assert_eq!(line("Of them"), Some("7 in memory, 1,250 on SSDs"));
+        assert_eq!(line("Misses"), Some("70 share, 9 evicted"));
+        assert_eq!(line("Cleaned, moved"), Some("4 KiB, 8 KiB"));
+        for (counter, _) in stats.counters() {
+            let caption = match counter.shown {
+                Shown::Line { caption, .. } => caption,
+                Shown::Missed { .. } => MISSES,
+            };
+            assert!(line(caption).is_some(), "{counter:?}");
+        }
+    }
 }

@@ -28,7 +28,8 @@ pub(crate) struct Kept {
 
 macro_rules! counters {
     ($([$(
-        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($place:literal $(, $rate:ident)?)?);
+        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($place:literal $(, $rate:ident)?)?),
+            $how:ident($($said:tt)*);
     )*])*) => {
         /// All of them.
         pub(crate) const VOLUME_COUNTERS: &[VolumeCounter] = &[$($(
@@ -59,7 +60,8 @@ hotset_counters::volume_counters!(counters);
 #[cfg(test)]
 macro_rules! numbered {
     ($([$(
-        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*);
+        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*),
+            $how:ident($($said:tt)*);
     )*])*) => {
         /// The engine's counters, each with a value of its own: its place in the table and 1000.
         pub(crate) fn numbered() -> hotset_cache::VolumeStats {
@@ -75,6 +77,8 @@ hotset_counters::volume_counters!(numbered);
 mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
+
+    use hotset_counters::Shown;
 
     use super::*;
 
@@ -106,6 +110,40 @@ mod tests {
         let all = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
         assert_eq!(all(&shown).iter().map(String::as_str).collect::<BTreeSet<_>>(), known);
         assert_eq!(all(described), all(&shown));
+    }
+
+    /// Set this to have the committed file written anew.
+    const BLESS: &str = "HOTSET_BLESS";
+
+    fn for_the_console() -> String {
+        let mut text = String::from(
+            "// Generated from the table in crates/counters: `HOTSET_BLESS=1 cargo test -p hotset`.\n\
+             import type { VolumeStats } from \"./types\";\n\n\
+             /** A counter of a volume, and how it is shown. */\n\
+             export interface Counter {\n  readonly name: Exclude<keyof VolumeStats, \"hit_ratio\">;\n  readonly bytes: boolean;\n  \
+             readonly shown: { readonly caption: string; readonly said: string } | { readonly missed: string };\n}\n\n\
+             export const COUNTERS: readonly Counter[] = [\n",
+        );
+        for counter in hotset_counters::COUNTERS {
+            let shown = match counter.shown {
+                Shown::Line { caption, said } => format!("caption: {caption:?}, said: {said:?}"),
+                Shown::Missed { reason } => format!("missed: {reason:?}"),
+            };
+            let (name, bytes) = (counter.name, counter.is_bytes());
+            text.push_str(&format!("  {{ name: {name:?}, bytes: {bytes}, shown: {{ {shown} }} }},\n"));
+        }
+        text + "];\n"
+    }
+
+    #[test]
+    fn the_console_has_every_counter_as_it_is_shown() {
+        let path = "console/src/api/counters.ts";
+        if std::env::var_os(BLESS).is_some() {
+            let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+            std::fs::write(whole, for_the_console()).unwrap();
+        }
+        let is_so = file(path) == for_the_console();
+        assert!(is_so, "{path} is not what the table says; {BLESS}=1 cargo test -p hotset writes it");
     }
 
     #[test]

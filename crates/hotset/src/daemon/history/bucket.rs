@@ -46,7 +46,8 @@ impl Field {
 
 macro_rules! counted {
     ($([$(
-        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($place:literal $(, $rate:ident)?)?);
+        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($place:literal $(, $rate:ident)?)?),
+            $how:ident($($said:tt)*);
     )*])*) => {
         #[allow(dead_code, reason = "most are reached through the table of counters alone")]
         impl Field {
