@@ -12,7 +12,7 @@ use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::files::{MIB, assert_file_pages};
 use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::nbd::{Client, Verb};
-use hotset_e2e::pattern::{PAGE_BYTES, assert_pages};
+use hotset_e2e::pattern::{PAGE_BYTES, assert_pages, pages};
 use hotset_e2e::tools::{eventually, succeed};
 
 use crate::live::{HOSTS, REGION, under_load};
@@ -213,4 +213,55 @@ fn a_device_that_hangs_and_a_pool_that_is_deleted_hold_up_no_other_pool() {
     assert!(longest < HELD_UP, "a host waited for {longest:?}");
     assert_eq!(daemon.stat("w", "errors"), 0);
     host.check_all(&mut daemon.client("w"));
+}
+
+/// Pieces of a volume that is larger than what its pool can have dirty.
+const PIECES: u64 = 1536;
+const PIECE_PAGES: u64 = 16;
+
+#[test]
+fn a_full_log_of_one_pool_holds_up_no_other() {
+    let daemon = Daemon::start_with(THREADS);
+    make_pool(&daemon, "p");
+    make_pool(&daemon, "q");
+    let image = daemon.site.numbered("full.img", PIECES * PIECE_PAGES);
+    let Some(hung) = FaultyFile::mount(&daemon.site.path("mounted"), &image) else { return };
+    daemon.ok(&format!("volume create full --backing {} --pool p", hung.path().display()));
+    make_volume(&daemon, "w", REGION * 512 / PAGE_BYTES, "--pool q");
+    let capacity = daemon.json("pool show p")["write_log"]["dirty_capacity_bytes"].as_u64().expect("it takes writes");
+    assert!(capacity < PIECES * PIECE_PAGES * PAGE_BYTES, "{capacity} bytes: the volume does not fill its log");
+    let (stop, mut host) = (AtomicBool::new(false), Host::new(0, REGION, 7));
+    let longest = thread::scope(|scope| {
+        let _stop = StopOnPanic(&stop);
+        let (asked, stop) = (&daemon, &stop);
+        let host = &mut host;
+        let works = scope.spawn(move || host.work_through(|| asked.client("w"), stop));
+        eventually("there is a load", TIMEOUT, || daemon.stat("w", "writes") > 300);
+        hung.set(Fault::HangWrites);
+        let fills = scope.spawn(move || {
+            let mut client = asked.client("full");
+            // No stream, which would go past the log.
+            for piece in (0..PIECES).map(|number| number * 5 % PIECES) {
+                let bytes = pages(piece * PIECE_PAGES, PIECE_PAGES, 1);
+                client.write(piece * PIECE_PAGES * PAGE_BYTES, &bytes).expect("it is written when there is room");
+            }
+        });
+        eventually("the log is full", TIMEOUT, || daemon.dirty_bytes("full") + MIB > capacity);
+        let taken = daemon.stat("full", "writes");
+        let writes = daemon.stat("w", "writes");
+        eventually("the other one goes on", TIMEOUT, || daemon.stat("w", "writes") > writes + 1000);
+        let more = daemon.stat("full", "writes") - taken;
+        assert!(more <= MIB / (PIECE_PAGES * PAGE_BYTES) && !fills.is_finished(), "{more} more: the log was not full");
+        hung.set(Fault::None);
+        fills.join().expect("all of it is written");
+        stop.store(true, Ordering::Relaxed);
+        works.join().expect("no host sees an error")
+    });
+    assert!(longest < HELD_UP, "a host waited for {longest:?}");
+    assert_eq!(daemon.stat("w", "errors"), 0);
+    host.check_all(&mut daemon.client("w"));
+    let mut client = daemon.client("full");
+    for first in (0..PIECES * PIECE_PAGES).step_by(64) {
+        assert_pages(&client.read(first * PAGE_BYTES, 64 * 4096).expect("a read"), first, 1);
+    }
 }
