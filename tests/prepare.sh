@@ -20,19 +20,19 @@ missing=$(printf '%s\n' $missing | sort -u)
 [ -z "$missing" ] && exit 0
 list=$(echo $missing)
 
-give_up() {
+stop() {
     echo "prepare: the tests need these packages, and $1: $list" >&2
     echo "prepare: install them (apt-get install $list) and run this again" >&2
     exit 1
 }
 
-command -v apt-get >/dev/null 2>&1 || give_up "there is no apt-get here"
+command -v apt-get >/dev/null 2>&1 || stop "there is no apt-get here"
 if [ "$(id -u)" = 0 ]; then
     as_root=""
 elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
     as_root="sudo -n"
 else
-    give_up "neither root nor a sudo without password is there to install them"
+    stop "neither root nor a sudo without password is there to install them"
 fi
 
 echo "prepare: installing $list"
@@ -42,5 +42,5 @@ trap 'rm -f "$log"' EXIT
 if ! { $as_root apt-get -q update && $as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get -q install -y --no-install-recommends $list; } >"$log" 2>&1 </dev/null; then
     tail -20 "$log" >&2
-    give_up "apt-get could not install them (its last words are above)"
+    stop "apt-get could not install them (its last words are above)"
 fi

@@ -63,7 +63,7 @@ go_on_while_the_daemon_is_replaced() {
     poweroff -f
 }
 
-# The kernel's client gives up when a connection ends; QEMU between it and the daemon
+# The kernel's client stops when a connection ends; QEMU between it and the daemon
 # connects again.
 if [ "$phase" = reconnect ]; then
     mkdir -p /var/lock

@@ -16,7 +16,7 @@ step [ -s /etc/udev/rules.d/63-z-hotset.rules ]
 
 echo "UUID=$uuid /srv ext4 x-systemd.requires=hotset.service 0 0" > /etc/fstab
 
-# Runs when all local file systems are there; or, with another word, when the machine gave up.
+# Runs when all local file systems are there; or, with another word, when the machine could not go on.
 cat > /check.sh << 'END'
 #!/bin/sh
 exec > /dev/console 2>&1

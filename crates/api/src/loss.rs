@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// `GET /api/v1/pools/{name}/losses`: what answers errors until an SSD with it is back, it is written or given up.
+/// `GET /api/v1/pools/{name}/losses`: what answers errors until an SSD with it is back, it is written or its loss accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LossList {
     /// Only volumes of which something is unavailable.

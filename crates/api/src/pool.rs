@@ -48,7 +48,7 @@ pub struct PoolImport {
     /// Go on although SSDs of the pool are not among them: those leave the pool for good.
     #[serde(default)]
     pub accept_missing: bool,
-    /// Give up the dirty data of which no copy is left, and the proof that what is left is the newest.
+    /// Accept the loss of the dirty data of which no copy is left, and the proof that what is left is the newest.
     #[serde(default)]
     pub accept_loss: bool,
     /// Take the pool although another machine used it last and was not stopped cleanly. Refused while that one uses it.

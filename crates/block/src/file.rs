@@ -1,6 +1,6 @@
 //! Regular files and block devices, through the ring, past the page cache.
 //!
-//! The locks sit on the very file description that does the I/O, so that they last exactly as long as I/O can happen.
+//! The locks are on the very file description that does the I/O, so that they last exactly as long as I/O can happen.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;

@@ -3,7 +3,7 @@
 use std::ptr;
 
 /// Names a task. A generation tells it from earlier ones at the same index; one that comes round again (after 2^24
-/// tasks) wakes a stranger for nothing, which is harmless.
+/// tasks) wakes another task for nothing, which is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TaskId {
     pub(crate) executor: u16,

@@ -323,7 +323,7 @@ fn next_random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn random_operations_of_which_some_are_given_up_never_mix_up_pages() {
+fn random_operations_of_which_some_are_dropped_never_mix_up_pages() {
     const PAGES: u64 = 64;
     let (_directory, path) = image(PAGES * 4096);
     run(async |env| {
@@ -332,18 +332,18 @@ fn random_operations_of_which_some_are_given_up_never_mix_up_pages() {
         for _ in 0..3000 {
             let page = next_random(&mut state) % PAGES;
             let value = u8::try_from(page + 1).unwrap();
-            let give_up = next_random(&mut state).is_multiple_of(2);
+            let is_dropped = next_random(&mut state).is_multiple_of(2);
             if next_random(&mut state).is_multiple_of(2) {
                 // Whoever writes a page writes the same, so that it is known although some writes come late.
                 let mut write = pin!(device.write(page * 4096, filled(env.buffers().take(4096), value)));
                 match poll_immediate(write.as_mut()).await {
-                    None if give_up => {}
+                    None if is_dropped => {}
                     None => write.await.1.unwrap(),
                     Some((_, result)) => result.unwrap(),
                 }
             } else {
                 let mut read = pin!(device.read(page * 4096, filled(env.buffers().take(4096), 255)));
-                if poll_immediate(read.as_mut()).await.is_none() && !give_up {
+                if poll_immediate(read.as_mut()).await.is_none() && !is_dropped {
                     let (buf, result) = read.await;
                     result.unwrap();
                     assert!(buf.iter().all(|byte| *byte == 0 || *byte == value), "page {page}");

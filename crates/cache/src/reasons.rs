@@ -157,7 +157,7 @@ impl fmt::Display for VolumeFence {
             ),
             Self::LeftBehind { backing } => write!(
                 f,
-                "its cache was given up while backing device {backing} did not answer: it serves nothing until what was sent \
+                "its cache was discarded while backing device {backing} did not answer: it serves nothing until what was sent \
                  there before has ended"
             ),
         }

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Give up when there is no sign of the daemon for so many seconds; 0 waits for ever. What takes long is waited for as long
+    /// Stop waiting when there is no sign of the daemon for so many seconds; 0 waits for ever. What takes long is waited for as long
     /// as the daemon answers at all
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) timeout: u64,
@@ -199,7 +199,7 @@ pub(crate) struct RecoverArguments {
     /// Write the dirty data to the backing devices
     #[arg(long)]
     pub(crate) write: bool,
-    /// Write also to a device that is not the one that the data belongs to or was written to since, what was given up, and although
+    /// Write also to a device that is not the one that the data belongs to or was written to since, what was discarded, and although
     /// what is missing may be newer than what is found
     #[arg(long, requires = "write")]
     pub(crate) force: bool,
@@ -328,7 +328,7 @@ pub(crate) enum PoolVerb {
         name: PoolName,
     },
     /// Show what is unavailable because the SSDs that have it are away: reads of it fail until they are back, it is written again
-    /// or given up
+    /// or its loss accepted
     Recover {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
@@ -359,7 +359,7 @@ pub(crate) enum PoolVerb {
         /// Go on without the pool's other SSDs; they leave the pool for good
         #[arg(long)]
         accept_missing: bool,
-        /// Give up dirty data of which no copy is left: pages go back to what older copies or the backing device hold.
+        /// Accept the loss of dirty data of which no copy is left: pages go back to what older copies or the backing device hold.
         /// `hotset recover` shows what can be read
         #[arg(long, requires = "accept_missing")]
         accept_loss: bool,

@@ -38,7 +38,7 @@ use hotset_api::{ApiError, ApiErrorKind};
 use utoipa::OpenApi;
 
 use args::{Arguments, ConfigVerb, Format, ImageVerb, Output, PoolVerb, TokenVerb, Verb, VolumeVerb};
-use client::{Address, Answers, Client, Credentials, Door};
+use client::{Address, Answers, ApiDoor, Client, Credentials};
 use endpoint::Endpoint;
 use escape::{escaped, escaped_lines};
 
@@ -251,7 +251,7 @@ fn client(
     let (api_ca, token_file) = (file(api_ca, "HOTSET_API_CA"), file(token_file, "HOTSET_TOKEN_FILE"));
     // Not an argument: those can be read by every user of the machine.
     let token = std::env::var("HOTSET_TOKEN").ok();
-    Client::new(Door::new(address, Credentials::new(api_ca, token, token_file.as_deref())?, answers)?)
+    Client::new(ApiDoor::new(address, Credentials::new(api_ca, token, token_file.as_deref())?, answers)?)
 }
 
 fn address_of_environment() -> Result<Address, ApiError> {

@@ -227,7 +227,7 @@ impl View {
 async fn write_all(env: &HostEnv, offline: &Offline<HostEnv>, arguments: &RecoverArguments, recovery: &mut Recovery) {
     for volume in recovery.volumes.iter_mut().filter(|volume| volume.dirty_bytes > 0) {
         if volume.discarded && !arguments.force {
-            let why = "it was taken from the pool while that was away, and what these SSDs hold of it was given up: its backing \
+            let why = "it was taken from the pool while that was away, and what these SSDs hold of it was discarded: its backing \
                        device may be newer; write it all the same with --force";
             volume.error = Some(why.to_owned());
             continue;
@@ -436,7 +436,7 @@ fn text(recovery: &Recovery) -> String {
             human(volume.dirty_bytes)
         );
         if volume.discarded {
-            text.push_str("    It was taken from the pool while that was away: its dirty data was given up\n");
+            text.push_str("    It was taken from the pool while that was away: its dirty data was discarded\n");
         }
         for (start, length) in volume.dirty_extents.iter().take(EXTENTS_LISTED) {
             let _ = writeln!(text, "    {length} bytes at {start}");

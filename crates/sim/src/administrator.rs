@@ -221,13 +221,13 @@ async fn detach_for_a_while(daemon: &Daemon, number: usize) {
 async fn drain_for_a_while(daemon: &Daemon, number: usize) {
     let (Some(pool), Some(volume)) = (daemon.pool(), daemon.volume(number)) else { return };
     let name = volume.name();
-    let patience = daemon.world.simulation.draw(|random| random.pick(&[1, 20, 500, 60_000]));
+    let limit_ms = daemon.world.simulation.draw(|random| random.pick(&[1, 20, 500, 60_000]));
     let (env, canceller, cancelled) = (daemon.env.clone(), pool.clone(), volume.clone());
     let draining = Rc::new(Cell::new(true));
     let still = Rc::clone(&draining);
-    daemon.world.simulation.note(|| format!("drain {name} for {patience} ms"));
+    daemon.world.simulation.note(|| format!("drain {name} for {limit_ms} ms"));
     daemon.env.spawn(async move {
-        env.sleep(Duration::from_millis(patience)).await;
+        env.sleep(Duration::from_millis(limit_ms)).await;
         if still.get() {
             canceller.cancel_drain(&cancelled.name());
         }

@@ -16,7 +16,7 @@ use crate::shape::Profile;
 use crate::world::World;
 
 /// Long enough for every fill to end and every slot to be published.
-const SETTLES: Duration = Duration::from_secs(30);
+const QUIET_FOR: Duration = Duration::from_secs(30);
 
 const PAGE: u64 = 4096;
 /// Pages of which memory, slots and model are compared, and among how many of a volume's first pages they are.
@@ -73,7 +73,7 @@ async fn healthy(daemon: Daemon, end: End, expected: (u64, u64), used: Rc<std::c
         daemon.attach(number).await;
         exercise(&daemon, number, expected == (0, 0)).await;
     }
-    daemon.env.sleep(SETTLES).await;
+    daemon.env.sleep(QUIET_FOR).await;
     administrator::check_status(&daemon);
     check_misses(&daemon);
     if let Some(pool) = daemon.pool() {

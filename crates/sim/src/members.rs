@@ -74,18 +74,18 @@ async fn remove(daemon: &Daemon) {
     if ssds.is_empty() {
         return;
     }
-    let patience = daemon.world.simulation.draw(|random| random.pick(&[1, 50, 60_000, 60_000]));
+    let limit_ms = daemon.world.simulation.draw(|random| random.pick(&[1, 50, 60_000, 60_000]));
     let (env, canceller) = (daemon.env.clone(), pool.clone());
     let removing = Rc::new(std::cell::Cell::new(true));
     let still = Rc::clone(&removing);
     daemon.env.spawn(async move {
-        env.sleep(Duration::from_millis(patience)).await;
+        env.sleep(Duration::from_millis(limit_ms)).await;
         if still.get() {
             canceller.cancel_removal();
         }
     });
     let (paths, uuids): (Vec<_>, Vec<_>) = ssds.iter().map(|ssd| (ssd.path.as_str(), ssd.uuid)).unzip();
-    daemon.world.simulation.note(|| format!("remove {paths:?} within {patience} ms"));
+    daemon.world.simulation.note(|| format!("remove {paths:?} within {limit_ms} ms"));
     let removed = pool.remove_ssds(&uuids).await;
     removing.set(false);
     daemon.world.simulation.note(|| format!("removed {paths:?}: {removed:?}"));

@@ -31,7 +31,7 @@ pub enum Answered {
     Unknown,
 }
 
-/// How the daemon ended, as far as one backing device is concerned.
+/// How the daemon ended, for one backing device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It stopped or died; the device kept its power.

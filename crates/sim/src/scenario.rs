@@ -342,8 +342,8 @@ pub(crate) async fn look_after_crash(daemon: &Daemon) {
 
 pub(crate) async fn wait_for_hosts(env: &SimEnv, daemon: &Daemon) {
     use hotset_block::Env;
-    let patience = daemon.world.simulation.draw(|random| random.between(100, 60_000));
-    let until = env.now().plus(Duration::from_millis(patience));
+    let limit_ms = daemon.world.simulation.draw(|random| random.between(100, 60_000));
+    let until = env.now().plus(Duration::from_millis(limit_ms));
     env.sleep(Duration::from_millis(10)).await;
     while daemon.hosts_running.get() > 0 && env.now() < until {
         env.sleep(Duration::from_millis(10)).await;

@@ -18,17 +18,17 @@ use crate::world::World;
 /// One scrub, which is sometimes cancelled.
 pub async fn one_command(daemon: &Daemon) {
     let Some(pool) = daemon.pool() else { return };
-    let patience = daemon.world.simulation.draw(|random| random.pick(&[1, 50, 60_000, 60_000]));
+    let limit_ms = daemon.world.simulation.draw(|random| random.pick(&[1, 50, 60_000, 60_000]));
     let (env, canceller) = (daemon.env.clone(), pool.clone());
     let scrubbing = Rc::new(Cell::new(true));
     let still = Rc::clone(&scrubbing);
     daemon.env.spawn(async move {
-        env.sleep(Duration::from_millis(patience)).await;
+        env.sleep(Duration::from_millis(limit_ms)).await;
         if still.get() {
             canceller.cancel_scrub();
         }
     });
-    daemon.world.simulation.note(|| format!("scrub for {patience} ms"));
+    daemon.world.simulation.note(|| format!("scrub for {limit_ms} ms"));
     let scrubbed = pool.scrub().await;
     scrubbing.set(false);
     judge(daemon, &pool, scrubbed);

@@ -16,7 +16,7 @@ use crate::world::{Ssd, World};
 /// Extents of a volume that are looked at: more than there can be.
 const EXTENTS_MAX: usize = 1 << 16;
 /// Longer than a pool takes to notice that SSDs are gone, and to put on record what went with them.
-const SETTLES: Duration = Duration::from_secs(1);
+const QUIET_FOR: Duration = Duration::from_secs(1);
 /// Where requests meet in a block: its first pages.
 const HOT_BYTES: u64 = 3 * 4096;
 /// A page that is read so often is in memory.
@@ -49,7 +49,7 @@ impl Lost {
 
 /// The SSDs that vanished have left, and there was time to put that on record.
 fn is_quiet(daemon: &Daemon) -> bool {
-    if daemon.world.two_lost.get().is_none_or(|since| daemon.env.now().since(since) < SETTLES) {
+    if daemon.world.two_lost.get().is_none_or(|since| daemon.env.now().since(since) < QUIET_FOR) {
         return false;
     }
     let gone = |path: &str| daemon.world.ssds.iter().any(|ssd| ssd.disk.name == path && ssd.disk.is_gone());

@@ -10,7 +10,7 @@ use hotset_cache::Health;
 use crate::daemon::Daemon;
 
 /// Longer than a pool takes to notice that its SSDs answer again, or take writes, and to have two copies of everything again.
-const SETTLES: Duration = Duration::from_secs(30);
+const QUIET_FOR: Duration = Duration::from_secs(30);
 
 /// Silences all SSDs for a time; again and again.
 pub async fn strike(daemon: Daemon) {
@@ -51,7 +51,7 @@ async fn silence_all(daemon: &Daemon) {
 }
 
 async fn check(daemon: &Daemon) {
-    daemon.env.sleep(SETTLES).await;
+    daemon.env.sleep(QUIET_FOR).await;
     let Some(pool) = daemon.pool().filter(|_| !daemon.stopping.get()) else { return };
     let status = pool.status();
     let lost = daemon.world.volumes.iter().enumerate().filter_map(|(number, _)| daemon.volume(number));

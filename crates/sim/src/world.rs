@@ -55,7 +55,7 @@ pub struct World {
     pub rot_has_ended: Cell<bool>,
     /// Commands of administrators that are not answered yet.
     pub commands: Cell<u64>,
-    /// What the daemon is doing, for the report of one that is stuck.
+    /// What the daemon is doing, for the report of one that does not go on.
     pub phase: RefCell<String>,
 }
 

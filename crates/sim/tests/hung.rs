@@ -89,14 +89,14 @@ fn changes_of_a_volume_whose_device_hangs_are_refused_in_time_and_others_are_mad
     run(change_what_hangs);
 }
 
-async fn give_up_what_hangs(world: World) {
+async fn discard_what_hangs(world: World) {
     let World { env, pool, volume, backing, .. } = &world;
     world.let_it_hang().await;
     pool.detach(&volume.name(), DirtyData::Discard).await.unwrap();
     let status = volume.status();
     assert_eq!((status.pool, status.dirty_bytes, status.health), (None, 0, Health::Failed));
     let error = volume.read(ByteRange::at(5 * PAGE, PAGE)).await.unwrap_err();
-    assert!(error.to_string().contains("given up while backing device backing did not answer"), "{error}");
+    assert!(error.to_string().contains("discarded while backing device backing did not answer"), "{error}");
 
     // Nothing of what is still on its way is taken for another volume's.
     world.change_the_other().await;
@@ -131,10 +131,10 @@ async fn give_up_what_hangs(world: World) {
 // proves: F6
 #[test]
 fn a_volume_whose_device_hangs_can_be_detached_and_serves_again_when_all_that_was_sent_has_ended() {
-    run(give_up_what_hangs);
+    run(discard_what_hangs);
 }
 
-async fn give_up_and_write_on(world: World) {
+async fn discard_and_write_on(world: World) {
     let World { env, pool, volume, backing, sound, .. } = &world;
     let outcome = Rc::new(Cell::new(None));
     // It waits for the rest of its page.
@@ -169,7 +169,7 @@ async fn give_up_and_write_on(world: World) {
 #[test]
 fn what_a_device_that_hangs_was_to_get_takes_no_room_when_it_was_discarded() {
     for seed in 0..10 {
-        run_one(seed, PoolKind::ReadWrite, &["one", "two"], give_up_and_write_on);
+        run_one(seed, PoolKind::ReadWrite, &["one", "two"], discard_and_write_on);
     }
 }
 

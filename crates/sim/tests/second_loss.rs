@@ -25,7 +25,7 @@ const PAGES: u64 = 64;
 /// Where the state directory has its record of losses (docs/FORMAT.md).
 const LOSSES_OFFSET: u64 = (384 << 10) + (8 << 20);
 /// Of worlds in one of which a batch that was discarded says something else than what was written past the cache later.
-const STRAYS: Range<u64> = 60..160;
+const ORPHANED: Range<u64> = 60..160;
 const WRITERS: u64 = 16;
 const STEPS_MAX: u64 = 500_000;
 
@@ -612,7 +612,7 @@ fn lose_two_at_work(ssds: usize, seed: u64) {
 
 /// Two SSDs are lost, and what was on its way to the head of the log is cleaned, its rows are freed, and hosts write past the cache.
 fn lose_two_and_write_around() {
-    STRAYS.for_each(write_around_after_loss);
+    ORPHANED.for_each(write_around_after_loss);
 }
 
 fn write_around_after_loss(seed: u64) {

@@ -208,7 +208,7 @@ impl Host {
     }
 
     /// After a crash: asserts that every sector is in a legal version, which is from now on the only one.
-    pub fn settle_after_crash(&mut self, client: &mut Client) {
+    pub fn reconcile_after_crash(&mut self, client: &mut Client) {
         self.each_piece(client, |host, first, data| {
             for (sector, bytes) in (first..).zip(data.chunks_exact(SECTOR)) {
                 let known = &mut host.range(sector, 1)[0];

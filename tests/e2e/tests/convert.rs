@@ -96,7 +96,7 @@ fn killed_at_any_moment_a_conversion_ends_by_itself_after_the_next_start() {
         assert_eq!(form(&daemon), (block, "read-write".to_owned()), "round {round}");
         assert_eq!(daemon.json("volume show v")["pool"], "p");
         let mut client = daemon.client("v");
-        hosts.iter_mut().for_each(|host| host.settle_after_crash(&mut client));
+        hosts.iter_mut().for_each(|host| host.reconcile_after_crash(&mut client));
         hosts.iter_mut().for_each(|host| host.check_all(&mut client));
     }
     assert!(cut_off > 0, "the kills came in the middle");

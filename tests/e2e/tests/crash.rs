@@ -30,7 +30,7 @@ fn killed_ten_times_under_load_it_loses_nothing_and_shows_nothing_stale() {
         daemon.launch();
         let mut client = daemon.client("v");
         for host in &mut hosts {
-            host.settle_after_crash(&mut client);
+            host.reconcile_after_crash(&mut client);
         }
         // Reads stay as they were first seen, also when they come from the cache.
         for host in &mut hosts {
@@ -161,6 +161,6 @@ fn it_stops_within_seconds_and_cleanly_whatever_the_load() {
         assert_eq!(status.code(), Some(0), "{signal}");
         daemon.launch();
         let mut client = daemon.client("v");
-        hosts.iter_mut().for_each(|host| host.settle_after_crash(&mut client));
+        hosts.iter_mut().for_each(|host| host.reconcile_after_crash(&mut client));
     }
 }

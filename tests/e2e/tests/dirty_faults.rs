@@ -107,7 +107,7 @@ fn killed_again_and_again_a_write_back_cache_loses_nothing_that_was_answered() {
         }
         daemon.launch();
         let mut client = daemon.client("v");
-        hosts.iter_mut().for_each(|host| host.settle_after_crash(&mut client));
+        hosts.iter_mut().for_each(|host| host.reconcile_after_crash(&mut client));
         hosts.iter_mut().for_each(|host| host.check_all(&mut client));
     }
     assert!(hosts.iter().map(Host::answered).sum::<u64>() > 1000, "there was a load");
@@ -430,7 +430,7 @@ fn a_sound_ssd_that_comes_after_an_old_copy_of_the_other_opens_the_pool_without_
 
 // proves: F7
 #[test]
-fn recover_writes_nothing_of_what_was_given_up_while_its_pool_was_away() {
+fn recover_writes_nothing_of_what_was_discarded_while_its_pool_was_away() {
     let mut daemon = killed_with_dirty_pages(100);
     let [ssd0, ssd1, state] = ["ssd0", "ssd1", "state"].map(|name| daemon.site.path(name));
     let aside = [&ssd0, &ssd1].map(|ssd| ssd.with_extension("aside"));
@@ -442,8 +442,8 @@ fn recover_writes_nothing_of_what_was_given_up_while_its_pool_was_away() {
     assert!(daemon.stop().success());
     let [one, other] = &aside;
     let with_state = format!("recover --ssd {} {} --state {}", one.display(), other.display(), state.display());
-    assert!(daemon.ok(&with_state).contains("its dirty data was given up"));
-    daemon.refuse(&format!("{with_state} --write"), 1, "what these SSDs hold of it was given up");
+    assert!(daemon.ok(&with_state).contains("its dirty data was discarded"));
+    daemon.refuse(&format!("{with_state} --write"), 1, "what these SSDs hold of it was discarded");
     // The pool is discarded as a whole.
     daemon.launch();
     daemon.ok("pool delete p --force --yes-lose-data");

@@ -386,11 +386,11 @@ fn a_backing_device_that_hangs_holds_up_no_change_of_another_volume_and_no_start
     daemon.ok("volume disable-cache v");
     daemon.ok("volume enable-cache v --pool p");
     assert_eq!(daemon.json("volume show hangs")["pool"], "p");
-    let given_up = "its cache was given up while backing device";
+    let discarded = "its cache was discarded while backing device";
     let said = daemon.ok("volume disable-cache hangs --force --yes-lose-data");
-    assert!(said.contains(given_up), "{said}");
+    assert!(said.contains(discarded), "{said}");
     let shown = daemon.json("volume show hangs");
-    assert!(shown["reason"].as_str().is_some_and(|reason| reason.contains(given_up)), "{shown}");
+    assert!(shown["reason"].as_str().is_some_and(|reason| reason.contains(discarded)), "{shown}");
     daemon.ok("volume disable-cache v");
     daemon.ok("volume enable-cache v --pool p");
     faulty.set(Fault::None);
@@ -398,7 +398,7 @@ fn a_backing_device_that_hangs_holds_up_no_change_of_another_volume_and_no_start
     drop(asks);
     tools::eventually("it serves again", Duration::from_secs(60), || {
         let reason = daemon.json("volume show hangs")["reason"].to_string();
-        !reason.contains("did not answer") && !reason.contains("given up")
+        !reason.contains("did not answer") && !reason.contains("was discarded")
     });
     daemon.ok("volume enable-cache hangs --pool p");
 

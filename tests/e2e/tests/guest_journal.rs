@@ -130,7 +130,7 @@ impl Pages {
     }
 
     /// Asserts that every sector is in a legal version, and flushes: it is the only one from now on.
-    pub(crate) fn settle_after_cut(&mut self, client: &mut Client, machine: &mut Machine) {
+    pub(crate) fn reconcile_after_cut(&mut self, client: &mut Client, machine: &mut Machine) {
         for first in (0..REGION_SECTORS).step_by(512) {
             let bytes = client.read(first * SECTOR_BYTES, 512 * 512);
             let bytes = bytes.unwrap_or_else(|error| panic!("sector {first}: {error}\n{}", machine.take()));

@@ -97,7 +97,7 @@ impl Lab {
     }
 
     /// Each sector that was not flushed is kept with this chance in a hundred, else lost; then there is power again.
-    pub(crate) fn settle_disks(&self, random: &mut Random, kept_percent: u64) {
+    pub(crate) fn keep_some_writes(&self, random: &mut Random, kept_percent: u64) {
         self.disks.iter().for_each(|disk| disk.make_some_durable(random, kept_percent));
         self.power.restore();
     }

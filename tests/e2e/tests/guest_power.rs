@@ -27,7 +27,7 @@ fn whatever_was_flushed_survives_power_cuts_of_disks_with_volatile_caches() {
         let mut machine = lab.boot("power", boot, false);
         let start = machine.wait_for("guest: serving");
         let mut client = lab.connect(&start);
-        pages.settle_after_cut(&mut client, &mut machine);
+        pages.reconcile_after_cut(&mut client, &mut machine);
         let began = machine.wait_for("guest: forget");
         files.check(&began);
         files.learn(&began);
@@ -43,17 +43,17 @@ fn whatever_was_flushed_survives_power_cuts_of_disks_with_volatile_caches() {
         // Everything is lost, or most, or hardly anything: a cache that was just being emptied.
         let kept_percent = [0, 15, 50, 90][usize_of(random.below(4))];
         println!("cut {boot}: {answered} answers, {files}, {at_risk} bytes at risk, {kept_percent} % of them kept");
-        lab.settle_disks(&mut random, kept_percent);
+        lab.keep_some_writes(&mut random, kept_percent);
     }
 
     let mut machine = lab.boot("power", cuts(), true);
     let start = machine.wait_for("guest: serving");
-    pages.settle_after_cut(&mut lab.connect(&start), &mut machine);
+    pages.reconcile_after_cut(&mut lab.connect(&start), &mut machine);
     files.check(&machine.wait_for("guest: checked xfs"));
     machine.tell("go on");
     machine.wait_for("guest: done");
     // The cache is empty now, and the backing devices alone have everything.
-    lab.settle_disks(&mut random, 0);
+    lab.keep_some_writes(&mut random, 0);
     pages.check_file(&lab.site.path("pages"));
     succeed("e2fsck", &["-f", "-n", &lab.site.path("ext4").display().to_string()]);
     succeed("xfs_repair", &["-n", &lab.site.path("xfs").display().to_string()]);
@@ -85,17 +85,17 @@ fn an_ssd_pulled_out_of_the_running_machine_loses_nothing_and_comes_back_as_an_o
         Some(_) => {}
     });
     files.learn(&machine.rest());
-    lab.settle_disks(&mut random, 30);
+    lab.keep_some_writes(&mut random, 30);
 
     // It is there again, with what it held when it was pulled out.
     let mut machine = lab.boot("power", 1, true);
     let start = machine.wait_for("guest: serving");
     assert!(start.contains("what it holds is not believed"), "{start}");
-    pages.settle_after_cut(&mut lab.connect(&start), &mut machine);
+    pages.reconcile_after_cut(&mut lab.connect(&start), &mut machine);
     files.check(&machine.wait_for("guest: checked xfs"));
     machine.tell("go on");
     machine.wait_for("guest: done");
-    lab.settle_disks(&mut random, 0);
+    lab.keep_some_writes(&mut random, 0);
     pages.check_file(&lab.site.path("pages"));
 }
 
@@ -108,7 +108,7 @@ fn after_a_restart_with_dirty_data_udev_leads_a_uuid_to_the_volume_and_not_to_it
     let dirty = said.lines().find_map(|line| line.split("guest: dirty \"dirty_bytes\":").nth(1));
     assert!(dirty.is_some_and(|bytes| bytes.trim() != "0"), "{said}");
     // It was switched off without a word to the daemon.
-    lab.settle_disks(&mut Random::new(37), 50);
+    lab.keep_some_writes(&mut Random::new(37), 50);
     lab.boot("udev", 1, true).wait_for("guest: done");
 }
 
@@ -118,6 +118,6 @@ fn a_machine_that_starts_with_systemd_mounts_by_uuid_the_volume_whose_newest_dat
     let lab = Lab::with_systemd();
     let said = lab.boot("udev", 0, false).rest();
     assert!(said.contains("guest: dirty") && !said.contains("FAILED"), "{said}");
-    lab.settle_disks(&mut Random::new(41), 50);
+    lab.keep_some_writes(&mut Random::new(41), 50);
     lab.boot("systemd", 1, true).wait_for("guest: done");
 }

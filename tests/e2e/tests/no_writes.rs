@@ -13,7 +13,7 @@ use hotset_e2e::pattern::{PAGE_BYTES, assert_pages, pages};
 use hotset_e2e::tools;
 
 const COUNT: u64 = 64;
-const SETTLES: Duration = Duration::from_secs(60);
+const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 
 struct Scene {
     daemon: Daemon,
@@ -56,14 +56,14 @@ impl Scene {
     }
 
     fn expect_drained(&self) {
-        tools::eventually("everything is on the backing device", SETTLES, || self.daemon.dirty_bytes("v") == 0);
+        tools::eventually("everything is on the backing device", RECOVERY_LIMIT, || self.daemon.dirty_bytes("v") == 0);
         for page in pages_apart(COUNT).skip(1) {
             assert_pages(&read_part(&self.daemon.site.path("backing"), page * PAGE_BYTES, 4096), page, 1);
         }
     }
 
     fn expect_all_well(&self) {
-        tools::eventually("the SSDs are in use again", SETTLES, || {
+        tools::eventually("the SSDs are in use again", RECOVERY_LIMIT, || {
             let pool = self.daemon.json("pool show p");
             self.states().iter().all(|state| state == "online") && pool["health"] == "good"
         });
@@ -113,7 +113,7 @@ fn nothing_is_lost(fault: Fault, word: &str, advice: &str) {
     let Some(scene) = Scene::new() else { return };
     scene.set(fault);
     scene.work(2);
-    tools::eventually("they are told", SETTLES, || scene.states() == [word, word]);
+    tools::eventually("they are told", RECOVERY_LIMIT, || scene.states() == [word, word]);
     let pool = scene.daemon.json("pool show p");
     assert!(pool["health"] == "failed", "{pool}");
     let shown = scene.daemon.ok("pool show p");
@@ -147,12 +147,12 @@ fn a_daemon_that_starts_with_ssds_that_take_no_writes_serves_everything_they_hav
     scene.set(Fault::NoSpace);
     scene.daemon.kill();
     scene.daemon.launch();
-    tools::eventually("the volume is served", SETTLES, || scene.daemon.is_online("v"));
+    tools::eventually("the volume is served", RECOVERY_LIMIT, || scene.daemon.is_online("v"));
     scene.work(2);
     // It knows of them from its records only.
     scene.daemon.kill();
     scene.daemon.launch();
-    tools::eventually("the volume is served", SETTLES, || scene.daemon.is_online("v"));
+    tools::eventually("the volume is served", RECOVERY_LIMIT, || scene.daemon.is_online("v"));
     scene.work(3);
     scene.expect_drained();
     scene.set(Fault::None);
@@ -173,7 +173,7 @@ fn ssds_that_could_only_be_opened_to_be_read_are_in_use_again_when_they_can_be_w
     scene.daemon.kill();
     mount.remount("ro");
     scene.daemon.launch();
-    tools::eventually("the volume is served", SETTLES, || scene.daemon.is_online("v"));
+    tools::eventually("the volume is served", RECOVERY_LIMIT, || scene.daemon.is_online("v"));
     scene.work(2);
     assert_eq!(scene.states(), ["read-only", "read-only"]);
     scene.expect_drained();

@@ -11,7 +11,7 @@ use hotset_e2e::served::ServedFile;
 use hotset_e2e::tools;
 
 const PAGES: u64 = 64;
-const SETTLES: Duration = Duration::from_secs(60);
+const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 
 fn on_machine(id: &str) -> Daemon {
     let mut daemon = Daemon::prepare("--missing-wait 1");
@@ -57,13 +57,13 @@ fn a_pool_has_one_machine_at_a_time_whether_the_other_one_runs_is_paused_killed_
     there.ok(&format!("{import} --force"));
     tools::succeed("kill", &["-CONT", &here.pid().to_string()]);
     assert!(client.write(0, &pages(0, 1, 3)).is_err(), "somebody else has the pool");
-    tools::eventually("it says so", SETTLES, || {
+    tools::eventually("it says so", RECOVERY_LIMIT, || {
         let pool = here.json("pool show p");
         pool["health"] == "failed" && pool["reason"].as_str().is_some_and(|reason| reason.contains("took it over"))
     });
     // It was killed, and starts while the other one has the pool.
     here.kill();
-    tools::eventually("the other one serves its volume", SETTLES, || there.is_online("v"));
+    tools::eventually("the other one serves its volume", RECOVERY_LIMIT, || there.is_online("v"));
     here.launch();
     let pool = here.json("pool show p");
     assert!(pool["reason"].as_str().is_some_and(|reason| reason.contains("is in use by another machine")), "{pool}");

@@ -14,7 +14,7 @@ use hotset_e2e::tools;
 const PAGES: u64 = 1500;
 /// Hosts are answered after this long, whatever happens.
 const HOST_TIMEOUT: Duration = Duration::from_secs(30);
-const SETTLES: Duration = Duration::from_secs(60);
+const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long the SSDs are silent, each time. `HOTSET_SILENCES` asks for so many times, of all lengths.
 fn silences() -> Vec<Duration> {
@@ -61,7 +61,9 @@ fn two_ssds_that_are_silent_together_for_a_time_lose_nothing_and_go_on_by_themse
         thread::scope(|scope| {
             let daemon = &daemon;
             let waits = scope.spawn(move || daemon.client("v").write(0, &pages(0, 1, version)));
-            tools::eventually("they are silent", SETTLES, || states(daemon).iter().all(|state| state == "silent"));
+            tools::eventually("they are silent", RECOVERY_LIMIT, || {
+                states(daemon).iter().all(|state| state == "silent")
+            });
             let shown = began.elapsed();
             let pool = daemon.json("pool show p");
             assert!(pool["health"] != "good" && pool["action"] != "", "{pool}");
@@ -73,7 +75,7 @@ fn two_ssds_that_are_silent_together_for_a_time_lose_nothing_and_go_on_by_themse
                 Err(error) => panic!("{error}"),
             }
         });
-        tools::eventually("all is as it was", SETTLES, || {
+        tools::eventually("all is as it was", RECOVERY_LIMIT, || {
             let pool = daemon.json("pool show p");
             states(&daemon).iter().all(|state| state == "online") && pool["health"] == "good"
         });

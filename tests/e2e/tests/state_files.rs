@@ -111,10 +111,10 @@ impl State {
     fn restore(&self, name: &str) {
         let path = self.directory.join(name);
         // A pipe would be waited for.
-        let is_whole = path.is_file() && fs::metadata(&path).is_ok_and(|file| file.len() > 1);
+        let is_written = path.is_file() && fs::metadata(&path).is_ok_and(|file| file.len() > 1);
         let _ = if path.is_dir() {
             fs::remove_dir(&path)
-        } else if is_whole {
+        } else if is_written {
             Ok(())
         } else {
             fs::remove_file(&path)
@@ -220,7 +220,7 @@ fn change_all(daemon: &Daemon) {
     }
 }
 
-/// What is wrong comes while the daemon runs, and at a start; `files` are concerned.
+/// What is wrong comes while the daemon runs, and at a start; it is about `files`.
 fn survives(fault: Fault, files: Vec<&'static str>) {
     let mut daemon = Daemon::prepare("--missing-wait 1");
     let state = State { directory: daemon.site.path("state"), files };

@@ -304,7 +304,7 @@ fn dirty_data_of_another_backing_device_is_kept_and_hidden_from_hosts() {
 
 // proves: F6, P13
 #[test]
-fn dirty_data_whose_backing_device_is_missing_is_kept_until_it_is_given_up_by_name() {
+fn dirty_data_whose_backing_device_is_missing_is_kept_until_it_is_discarded_by_name() {
     let mut daemon = Daemon::start();
     daemon.make_read_write_pool(&[32, 32], "");
     let file = daemon.make_volume(PAGES, "p");
@@ -336,7 +336,7 @@ fn dirty_data_whose_backing_device_is_missing_is_kept_until_it_is_given_up_by_na
 
 // proves: F8
 #[test]
-fn a_fenced_volume_whose_dirty_data_is_given_up_is_an_ordinary_one() {
+fn a_fenced_volume_whose_dirty_data_is_discarded_is_an_ordinary_one() {
     let (mut daemon, file) = with_dirty_pages(1024);
     daemon.kill();
     put_another(&file);
@@ -433,7 +433,7 @@ fn a_new_name_that_is_recorded_in_one_place_only_makes_no_second_volume() {
 // The pool's SSDs knew the volume by another name than who discarded it, and brought its dirty data back.
 // proves: F8
 #[test]
-fn what_was_given_up_under_an_old_name_does_not_come_back_under_the_new_one() {
+fn what_was_discarded_under_an_old_name_does_not_come_back_under_the_new_one() {
     let (mut daemon, _) = with_dirty_pages(1024);
     let put_back = rename_on_the_ssds_alone(&mut daemon);
     daemon.ok("volume disable-cache v --force --yes-lose-data");
@@ -454,7 +454,7 @@ fn what_was_given_up_under_an_old_name_does_not_come_back_under_the_new_one() {
 
 // proves: P13
 #[test]
-fn a_pool_that_is_gone_for_good_can_be_given_up_and_its_volumes_serve_on_as_they_are() {
+fn a_pool_that_is_gone_for_good_can_be_discarded_and_its_volumes_serve_on_as_they_are() {
     let (mut daemon, _) = with_dirty_pages(1024);
     daemon.kill();
     for name in ["ssd0", "ssd1"] {
@@ -497,7 +497,7 @@ fn write_apart_again(daemon: &Daemon, count: u64) {
 
 /// A daemon that died with 64 dirty pages, and whose SSDs were away while `verb` discarded them and hosts wrote on; they are back.
 #[track_caller]
-fn give_up_while_away(verb: &str) -> Daemon {
+fn discard_while_away(verb: &str) -> Daemon {
     let (mut daemon, _) = with_dirty_pages(64);
     daemon.kill();
     let put_back = put_ssds_away(&daemon);
@@ -519,9 +519,9 @@ fn assert_written_apart_again(daemon: &Daemon, count: u64) {
 
 // proves: D6, F4, P13
 #[test]
-fn what_was_given_up_of_a_volume_while_its_pool_was_away_does_not_come_back_with_the_pool() {
+fn what_was_discarded_of_a_volume_while_its_pool_was_away_does_not_come_back_with_the_pool() {
     for import in [false, true] {
-        let mut daemon = give_up_while_away("volume disable-cache v --force --yes-lose-data");
+        let mut daemon = discard_while_away("volume disable-cache v --force --yes-lose-data");
         if import {
             let [one, other] = ["ssd0", "ssd1"].map(|name| daemon.site.path(name).display().to_string());
             daemon.ok(&format!("pool import --ssd {one} {other}"));
@@ -539,7 +539,7 @@ fn what_was_given_up_of_a_volume_while_its_pool_was_away_does_not_come_back_with
 // proves: D6, F4, P13
 #[test]
 fn a_pool_that_was_deleted_while_it_was_away_is_not_opened_again() {
-    let mut daemon = give_up_while_away("pool delete p --force --yes-lose-data");
+    let mut daemon = discard_while_away("pool delete p --force --yes-lose-data");
     let config = daemon.site.path("scan.toml");
     fs::write(&config, format!("ssd_scan = [\"{}*\"]\n", daemon.site.path("ssd").display()))
         .expect("a file can be written");

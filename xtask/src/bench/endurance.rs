@@ -102,11 +102,11 @@ fn figures(seconds: &[Second], minutes: u64) -> Vec<Figure> {
     };
     let resident = |second: &Second| second.resident_mb;
     let (early, late) = (part(START_SHARE, 2.0 * START_SHARE, resident), part(1.0 - START_SHARE, 1.0, resident));
-    let settled: Vec<&Second> = seconds.iter().filter(|second| second.at_seconds >= START_SHARE * end).collect();
+    let steady: Vec<&Second> = seconds.iter().filter(|second| second.at_seconds >= START_SHARE * end).collect();
     let by_minute: Vec<f64> =
-        settled.chunks(60).map(|minute| median(minute.iter().map(|second| second.p99_ms))).collect();
+        steady.chunks(60).map(|minute| median(minute.iter().map(|second| second.p99_ms))).collect();
     let (usual, worst) = (median(by_minute.iter().copied()), by_minute.iter().copied().fold(0.0, f64::max));
-    let longest = settled.iter().map(|second| second.p99_ms).fold(0.0, f64::max);
+    let longest = steady.iter().map(|second| second.p99_ms).fold(0.0, f64::max);
     vec![
         Figure {
             what: format!("{minutes} min of 4 KiB random writes, emulated array: memory, last tenth / second tenth"),

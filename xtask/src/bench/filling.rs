@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let seconds = 2 * bench.seconds;
     let mut uncached = Vec::new();
     let mut seen: [Seen; RATES.len()] = Default::default();
-    // Each measurement takes twice as long as others and settles first: fewer rounds.
+    // Each measurement takes twice as long as others and waits for a steady state first: fewer rounds.
     for _ in 0..bench.rounds.div_ceil(2) {
         let alone = run(bench, &volume, seconds)?.iops;
         uncached.push(alone);

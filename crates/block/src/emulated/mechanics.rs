@@ -89,7 +89,7 @@ impl Mechanics {
         (head.address..=head.address + passed).contains(&address)
     }
 
-    /// Nothing within a track; else the arm's time to move and settle.
+    /// Nothing within a track; else the arm's time to move and be still.
     fn seek_ns(&self, from: u64, to: u64) -> u64 {
         let distance = from.abs_diff(to);
         if distance < self.track_at(to) {

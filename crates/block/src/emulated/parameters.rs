@@ -16,7 +16,7 @@ pub struct Parameters {
     /// What one disk holds of a stripe: a power of two.
     pub chunk_bytes: u64,
     pub rpm: u32,
-    /// From one track to the next, with settling.
+    /// From one track to the next, until the arm is still.
     pub seek_min_us: u64,
     /// Over the full stroke.
     pub seek_max_us: u64,

@@ -33,7 +33,7 @@ const INTERVALS: usize = 230;
 /// Of these last intervals, the final rate is the median.
 const FINAL_INTERVALS: usize = 20;
 /// Under load before it is measured.
-const SETTLE: Duration = Duration::from_secs(2);
+const STEADY_AFTER: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(4);
 const WARM_UP_BYTES: u64 = 4 * GIB;
 const FILLING_BYTES: u64 = 8 * GIB;
@@ -152,10 +152,10 @@ fn median(figures: &[f64]) -> f64 {
 
 async fn streaming_rate(env: &Virtual, volume: &Volume<Virtual>) -> f64 {
     let stream = Hosts::stream(env, volume);
-    env.sleep(SETTLE).await;
+    env.sleep(STEADY_AFTER).await;
     let rate = stream.rate(MEASURED).await;
     stream.stop.set(true);
-    env.sleep(SETTLE).await;
+    env.sleep(STEADY_AFTER).await;
     rate * float(STREAM_BYTES)
 }
 
@@ -192,10 +192,10 @@ fn filling(rate: FetchRate) {
         let pool = pool(&env, FILLING_SSD_BYTES, settings(rate)).await;
         let volume = volume(&env, FILLING_BYTES);
         let hosts = Hosts::random(&env, &volume, 1);
-        env.sleep(SETTLE).await;
+        env.sleep(STEADY_AFTER).await;
         let alone = hosts.rate(MEASURED).await;
         pool.attach(&volume).await.expect("there is room for a volume");
-        env.sleep(SETTLE).await;
+        env.sleep(STEADY_AFTER).await;
         let before = volume.status().stats;
         let kept = hosts.rate(MEASURED).await;
         let after = volume.status().stats;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hotset_api::{ApiError, Event, EventList, Severity};
 
 use super::http::Client;
-use super::print::{Reader, json_line, print, write_more};
+use super::print::{Audience, json_line, print, write_more};
 use crate::args::{EventsArguments, Output, Since};
 use hotset_cache::date_and_time;
 
@@ -27,7 +27,7 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &EventsArguments) 
             Output::Text => lines(&list.events),
             Output::Json => list.events.iter().map(json_line).collect(),
         };
-        if write_more(&more)? == Reader::Left {
+        if write_more(&more)? == Audience::Left {
             return Ok(());
         }
         list = client.get(&format!("/events?after={after}"))?;

@@ -27,7 +27,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where the daemon is, what it is shown, and what becomes of its answers. Each request makes its own connection.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct ApiDoor {
     address: Address,
     token: Option<String>,
     /// For daemons elsewhere.
@@ -44,7 +44,7 @@ pub(crate) struct Answers {
     pub(crate) for_people: bool,
 }
 
-impl Door {
+impl ApiDoor {
     pub(crate) fn new(address: Address, credentials: Credentials, answers: Answers) -> Result<Self, ApiError> {
         let config = match &address {
             Address::Here(_) => None,
@@ -82,12 +82,12 @@ impl Door {
 
 /// Makes requests, one at a time.
 pub(crate) struct Client {
-    door: Door,
+    door: ApiDoor,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Client {
-    pub(crate) fn new(door: Door) -> Result<Self, ApiError> {
+    pub(crate) fn new(door: ApiDoor) -> Result<Self, ApiError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| ApiError::new(ApiErrorKind::Internal, format!("runtime: {error}")))?;
         Ok(Self { door, runtime })
@@ -100,7 +100,7 @@ impl Client {
     /// The answer as it is, whoever it is printed for.
     pub(crate) fn get_exactly<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         let answers = Answers { for_people: false, ..self.door.answers };
-        let door = Door { answers, ..self.door.clone() };
+        let door = ApiDoor { answers, ..self.door.clone() };
         self.runtime.block_on(request(&door, Method::GET, path, Vec::new()))
     }
 
@@ -123,7 +123,7 @@ impl Client {
         self.runtime.block_on(work)
     }
 
-    pub(crate) fn door(&self) -> &Door {
+    pub(crate) fn door(&self) -> &ApiDoor {
         &self.door
     }
 }
@@ -131,7 +131,7 @@ impl Client {
 /// One request on a connection of its own. What only looks is answered in time, or the daemon does not answer; what changes
 /// something may take as long as it takes, while the daemon answers others.
 pub(super) async fn request<T: DeserializeOwned>(
-    door: &Door,
+    door: &ApiDoor,
     method: Method,
     path: &str,
     body: Vec<u8>,
@@ -156,18 +156,18 @@ pub(super) async fn request<T: DeserializeOwned>(
 }
 
 /// After a while, whether the daemon answers a question that its data plane takes part in; the answer may be any.
-async fn answers_others(door: &Door, limit: Duration) -> bool {
+async fn answers_others(door: &ApiDoor, limit: Duration) -> bool {
     tokio::time::sleep(limit / 2).await;
     let question = ask::<serde_json::Value>(door, Method::GET, "/stats", Vec::new());
     tokio::time::timeout(limit / 2, question).await.is_ok()
 }
 
-fn silent(door: &Door, limit: Duration) -> ApiError {
+fn silent(door: &ApiDoor, limit: Duration) -> ApiError {
     let message = format!("the daemon at {} did not answer within {} s", door.address, limit.as_secs_f64());
     ApiError::new(ApiErrorKind::Unavailable, message).with_hint("is it stopped, or overloaded? --timeout waits longer")
 }
 
-async fn ask<T: DeserializeOwned>(door: &Door, method: Method, path: &str, body: Vec<u8>) -> Result<T, ApiError> {
+async fn ask<T: DeserializeOwned>(door: &ApiDoor, method: Method, path: &str, body: Vec<u8>) -> Result<T, ApiError> {
     let away = |error: std::io::Error| not_there(&door.address, &error);
     match &door.address {
         Address::Here(Endpoint::Unix(socket)) => {
@@ -195,7 +195,7 @@ async fn call(
     TlsConnector::from(config).connect(name, stream).await
 }
 
-async fn exchange<S, T>(stream: S, door: &Door, method: Method, path: &str, body: Vec<u8>) -> Result<T, ApiError>
+async fn exchange<S, T>(stream: S, door: &ApiDoor, method: Method, path: &str, body: Vec<u8>) -> Result<T, ApiError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: DeserializeOwned,
@@ -278,7 +278,7 @@ mod tests {
     fn client(socket: &std::path::Path) -> Client {
         let address = Address::Here(Endpoint::Unix(socket.to_owned()));
         let answers = Answers { limit: Some(LIMIT), for_people: true };
-        Client::new(Door::new(address, Credentials::default(), answers).unwrap()).unwrap()
+        Client::new(ApiDoor::new(address, Credentials::default(), answers).unwrap()).unwrap()
     }
 
     #[test]

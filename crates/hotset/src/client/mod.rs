@@ -30,7 +30,7 @@ pub(crate) use address::{Address, Credentials};
 pub(crate) use advisor::{advise as run_advise, whatif as run_whatif};
 pub(crate) use drawing::{Drawn, Marks, drawing};
 pub(crate) use events::run as run_events;
-pub(crate) use http::{Answers, Client, Door};
+pub(crate) use http::{Answers, ApiDoor, Client};
 pub(crate) use image::{create as create_image, fill_bar};
 pub(crate) use memory_cache::run as run_memory_cache;
 pub(crate) use notify::run as run_notify;

@@ -73,7 +73,10 @@ fn recover(client: &Client, output: Output, name: &str, accept_loss: bool) -> Re
     if accept_loss {
         let accepted: LossAccepted = client.send(Method::POST, &format!("/pools/{name}/losses/accept"), &())?;
         return print(output, &accepted, |accepted| {
-            format!("{} bytes are given up: they are what the backing devices hold\n", grouped(accepted.accepted_bytes))
+            format!(
+                "{} bytes are lost for good: they are what the backing devices hold\n",
+                grouped(accepted.accepted_bytes)
+            )
         });
     }
     print(output, &client.get::<LossList>(&format!("/pools/{name}/losses"))?, losses)

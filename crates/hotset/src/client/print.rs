@@ -33,7 +33,7 @@ pub(super) fn json_line<T: Serialize>(value: &T) -> String {
 
 /// Whether there is somebody who reads what a verb prints again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum Audience {
     There,
     Left,
 }
@@ -45,16 +45,16 @@ pub(crate) fn write_out(text: &str) -> Result<(), ApiError> {
 }
 
 /// The same for a verb that goes on, and ends when nobody reads any more.
-pub(crate) fn write_more(text: &str) -> Result<Reader, ApiError> {
+pub(crate) fn write_more(text: &str) -> Result<Audience, ApiError> {
     write_as_it_is(&escaped_lines(text))
 }
 
 /// For sequences of our own that a terminal is to obey.
-pub(super) fn write_as_it_is(text: &str) -> Result<Reader, ApiError> {
+pub(super) fn write_as_it_is(text: &str) -> Result<Audience, ApiError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Reader::There),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Left),
+        Ok(()) => Ok(Audience::There),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Audience::Left),
         Err(error) => Err(ApiError::new(ApiErrorKind::Internal, format!("standard output: {error}"))),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hotset_api::{ApiError, Stats};
 
 use super::http::Client;
-use super::print::{Reader, json, write_as_it_is, write_more};
+use super::print::{Audience, json, write_as_it_is, write_more};
 use super::stats::{Rates, rates};
 use super::table::Table;
 use crate::args::{Output, TopArguments, TopOrder};
@@ -42,7 +42,7 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &TopArguments) -> 
             Output::Text => table(&rates, &lines),
             Output::Json => json(&rates),
         };
-        if write_more(&drawing)? == Reader::Left {
+        if write_more(&drawing)? == Audience::Left {
             return Ok(());
         }
         before = now;

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use super::counters::Counters;
-use super::http::{ApiTls, Door, Peer};
+use super::http::{ApiTls, ClientDoor, Peer};
 use super::room::{Room, Visit};
 use crate::endpoint::{Endpoint, Socket};
 use crate::paths::own_user;
@@ -82,15 +82,15 @@ fn tcp_over_inherited(inherited: InheritedListener) -> io::Result<TcpListener> {
 impl Listeners {
     /// Answers in the background, until the runtime ends. `router` makes the router for those who come by a door. Each
     /// listener has a room of its own, so that nobody takes room from those who come elsewhere.
-    pub(super) fn serve(self, counters: &Counters, router: impl Fn(Door) -> Router) {
+    pub(super) fn serve(self, counters: &Counters, router: impl Fn(ClientDoor) -> Router) {
         for listener in self.unix {
-            tokio::spawn(serve_unix(listener, router(Door::Unix)));
+            tokio::spawn(serve_unix(listener, router(ClientDoor::Unix)));
         }
         for listener in self.loopback {
-            tokio::spawn(serve_tcp(listener, None, router(Door::Loopback), counters.clone()));
+            tokio::spawn(serve_tcp(listener, None, router(ClientDoor::Loopback), counters.clone()));
         }
         for (listener, acceptor) in self.tls {
-            tokio::spawn(serve_tcp(listener, Some(acceptor), router(Door::Tls), counters.clone()));
+            tokio::spawn(serve_tcp(listener, Some(acceptor), router(ClientDoor::Tls), counters.clone()));
         }
     }
 }

@@ -14,7 +14,7 @@ use super::blocking::blocking;
 use super::clock::unix_ms;
 use super::config::{Config, TlsFiles};
 use super::http::ApiTls;
-use super::register::Register;
+use super::register::ConditionRegister;
 use crate::given_file;
 use hotset_cache::date_and_time;
 
@@ -29,7 +29,7 @@ pub(super) struct Certificates {
     pub(super) api: Option<ApiTls>,
     /// How hosts are met, if with TLS.
     pub(super) hosts: Option<TlsAcceptor>,
-    pub(super) register: Register,
+    pub(super) register: ConditionRegister,
     /// The files, as the configuration names them.
     pub(super) paths: Vec<PathBuf>,
     /// Why what is there cannot be used.

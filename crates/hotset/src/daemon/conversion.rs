@@ -11,7 +11,7 @@ use crate::words;
 
 /// What a pool is to be, other than it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Target {
+pub(crate) struct ConversionTarget {
     #[serde(rename = "type")]
     pub(crate) kind: PoolKind,
     pub(crate) block_size_bytes: u64,
@@ -27,7 +27,7 @@ fn with_checksums() -> bool {
 /// How far a conversion has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Phase {
+pub(crate) enum ConversionPhase {
     /// The pool is as it was; its dirty data is flushed. This is where the conversion can be undone.
     Draining,
     /// The pool holds nothing that anybody needs, and its volumes are served uncached: its SSDs are made anew, from the
@@ -48,8 +48,8 @@ pub(crate) struct Converted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Conversion {
     pub(crate) pool: String,
-    pub(crate) phase: Phase,
-    pub(crate) target: Target,
+    pub(crate) phase: ConversionPhase,
+    pub(crate) target: ConversionTarget,
     /// Of the pool before: 32 hexadecimal digits.
     pub(crate) uuid: String,
     pub(crate) io_type: IoType,
@@ -60,7 +60,7 @@ pub(crate) struct Conversion {
     pub(crate) volumes: Vec<String>,
 }
 
-impl Target {
+impl ConversionTarget {
     /// What the pool is now.
     pub(crate) fn of(now: &PoolStatus) -> Self {
         Self {
@@ -145,8 +145,8 @@ mod tests {
 
     use super::*;
 
-    fn target(kind: PoolKind, block_size_bytes: u64) -> Target {
-        Target { kind: words::pool_kind(kind), block_size_bytes, checksums: true }
+    fn target(kind: PoolKind, block_size_bytes: u64) -> ConversionTarget {
+        ConversionTarget { kind: words::pool_kind(kind), block_size_bytes, checksums: true }
     }
 
     #[test]
@@ -186,9 +186,9 @@ mod tests {
     #[test]
     fn checksums_are_part_of_what_a_pool_is_to_be_and_were_always_on_before() {
         let now = PoolSettings::preset(PoolKind::Read, IoType::Database);
-        let without = Target { checksums: false, ..target(PoolKind::Read, 1 << 20) };
+        let without = ConversionTarget { checksums: false, ..target(PoolKind::Read, 1 << 20) };
         assert_eq!(without.settings(now).unwrap(), PoolSettings { checksums: false, ..now });
-        let old: Target = serde_json::from_str(r#"{"type": "read", "block_size_bytes": 1048576}"#).unwrap();
+        let old: ConversionTarget = serde_json::from_str(r#"{"type": "read", "block_size_bytes": 1048576}"#).unwrap();
         assert_eq!(old, target(PoolKind::Read, 1 << 20));
     }
 
@@ -199,8 +199,8 @@ mod tests {
         let settings = PoolSettings { populate_on_write: 3, checksums: false, cleaning, ..preset };
         let conversion = Conversion {
             pool: "p".into(),
-            phase: Phase::Rewriting,
-            target: Target { checksums: false, ..target(PoolKind::ReadWrite, settings.block_bytes.get()) },
+            phase: ConversionPhase::Rewriting,
+            target: ConversionTarget { checksums: false, ..target(PoolKind::ReadWrite, settings.block_bytes.get()) },
             uuid: String::new(),
             io_type: words::io_type(settings.io_type),
             settings: as_set(&settings),

@@ -22,7 +22,7 @@ use hotset_api::ConditionKind;
 use serde::{Deserialize, Serialize};
 
 use super::clock::unix_ms;
-use super::register::Register;
+use super::register::ConditionRegister;
 use super::state::{PoolRecord, StateDirectory};
 use crate::{running_time, state_file};
 
@@ -43,21 +43,21 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 pub(super) struct Record {
     /// The pool that is being opened.
     opening: Option<String>,
-    failures: Vec<Failure>,
+    failures: Vec<OpenFailure>,
     /// By pool: when it was fenced, and why.
     fenced: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Failure {
+struct OpenFailure {
     pool: String,
     at_unix_ms: u64,
-    kind: Kind,
+    kind: OpenFailureKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Kind {
+enum OpenFailureKind {
     Opening,
     Panic,
 }
@@ -65,14 +65,14 @@ enum Kind {
 /// See the file's summary.
 pub(crate) struct Failures {
     record: Mutex<Record>,
-    register: Register,
+    register: ConditionRegister,
     /// The daemon stops: what is begun from now on is not begun in earnest.
     ended: AtomicBool,
 }
 
 impl Failures {
     /// Takes in how the last run ended. Blocking.
-    pub(super) fn load(state: &StateDirectory, register: Register) -> Self {
+    pub(super) fn load(state: &StateDirectory, register: ConditionRegister) -> Self {
         let mut record: Record = state.failures();
         let before = record.clone();
         let panicked = take_panic(state.path());
@@ -110,7 +110,7 @@ impl Failures {
     pub(super) fn end_opening(&self, state: &StateDirectory, pool: &str) {
         let mut record = self.record();
         record.opening = None;
-        record.failures.retain(|failure| failure.pool != pool || failure.kind != Kind::Opening);
+        record.failures.retain(|failure| failure.pool != pool || failure.kind != OpenFailureKind::Opening);
         self.save(state, &record);
     }
 
@@ -151,12 +151,12 @@ impl Failures {
 impl Record {
     /// Counts how the last run ended, and fences whom that concerns. `panicked` names a pool or a volume.
     fn take_in(&mut self, panicked: Option<&str>, pools: &[Result<PoolRecord, String>], now_unix_ms: u64) {
-        let mut failed = |pool: String, kind| self.failures.push(Failure { pool, at_unix_ms: now_unix_ms, kind });
+        let mut failed = |pool: String, kind| self.failures.push(OpenFailure { pool, at_unix_ms: now_unix_ms, kind });
         let opening = self.opening.take();
         match panicked.and_then(|subject| pool_of(subject, pools)) {
             // It is the same failure, and its kind is known better.
-            Some(pool) => failed(pool, Kind::Panic),
-            None => opening.into_iter().for_each(|pool| failed(pool, Kind::Opening)),
+            Some(pool) => failed(pool, OpenFailureKind::Panic),
+            None => opening.into_iter().for_each(|pool| failed(pool, OpenFailureKind::Opening)),
         }
         self.failures.retain(|failure| now_unix_ms.abs_diff(failure.at_unix_ms) <= WINDOW_MS);
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -265,24 +265,24 @@ mod tests {
             if let Some(subject) = subject {
                 fs::write(directory.path().join(PANIC_FILE), subject).unwrap();
             }
-            Failures::load(&state, Register::default()).fence("p").is_some()
+            Failures::load(&state, ConditionRegister::default()).fence("p").is_some()
         };
         for _ in 0..5 {
             assert!(!fenced(None));
-            let failures = Failures::load(&state, Register::default());
+            let failures = Failures::load(&state, ConditionRegister::default());
             failures.begin_opening(&state, "p");
             failures.end_opening(&state, "p");
         }
         assert!(!fenced(Some("pool p")) && !fenced(Some("pool p")));
-        let failures = Failures::load(&state, Register::default());
+        let failures = Failures::load(&state, ConditionRegister::default());
         failures.begin_opening(&state, "p");
         failures.end_opening(&state, "p");
         assert!(fenced(Some("pool p")), "three panics");
-        assert!(Failures::load(&state, Register::default()).lift(&state, "p"));
+        assert!(Failures::load(&state, ConditionRegister::default()).lift(&state, "p"));
         assert!(!fenced(None), "it starts anew");
-        Failures::load(&state, Register::default()).begin_opening(&state, "p");
-        Failures::load(&state, Register::default()).begin_opening(&state, "p");
-        Failures::load(&state, Register::default()).begin_opening(&state, "p");
+        Failures::load(&state, ConditionRegister::default()).begin_opening(&state, "p");
+        Failures::load(&state, ConditionRegister::default()).begin_opening(&state, "p");
+        Failures::load(&state, ConditionRegister::default()).begin_opening(&state, "p");
         assert!(fenced(None), "three openings without an end");
     }
 

@@ -178,11 +178,11 @@ fn limits_of_groups(root: &Path) -> Vec<Memory> {
 
 /// The directories of this process's group of version 2, and of all around it as far as they can be seen, the innermost first.
 pub(super) fn groups_of_version_two(root: &Path) -> Vec<PathBuf> {
-    let of_two = groups_of(root).into_iter().filter(|(version, _)| *version == Version::Two);
+    let of_two = groups_of(root).into_iter().filter(|(version, _)| *version == CgroupVersion::Two);
     of_two.map(|(_, directory)| directory).collect()
 }
 
-fn groups_of(root: &Path) -> Vec<(Version, PathBuf)> {
+fn groups_of(root: &Path) -> Vec<(CgroupVersion, PathBuf)> {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
     let mounts = mounts.lines().filter_map(Mount::parse);
@@ -192,13 +192,13 @@ fn groups_of(root: &Path) -> Vec<(Version, PathBuf)> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum CgroupVersion {
     /// With the memory controller.
     One,
     Two,
 }
 
-impl Version {
+impl CgroupVersion {
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::One => &["memory.limit_in_bytes"],
@@ -211,7 +211,7 @@ impl Version {
 /// A mounted hierarchy of control groups.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
-    version: Version,
+    version: CgroupVersion,
     /// Which of its groups is at the mount point.
     root: PathBuf,
     point: PathBuf,
@@ -226,8 +226,8 @@ impl Mount {
         let mut after = after.split(' ');
         let (kind, options) = (after.next()?, after.nth(1).unwrap_or(""));
         let version = match kind {
-            "cgroup2" => Version::Two,
-            "cgroup" if options.split(',').any(|option| option == "memory") => Version::One,
+            "cgroup2" => CgroupVersion::Two,
+            "cgroup" if options.split(',').any(|option| option == "memory") => CgroupVersion::One,
             _ => return None,
         };
         Some(Self { version, root: PathBuf::from(root), point: PathBuf::from(point) })
@@ -239,8 +239,8 @@ impl Mount {
             let mut parts = line.splitn(3, ':');
             let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
             let is_it = match self.version {
-                Version::One => controllers.split(',').any(|controller| controller == "memory"),
-                Version::Two => controllers.is_empty(),
+                CgroupVersion::One => controllers.split(',').any(|controller| controller == "memory"),
+                CgroupVersion::Two => controllers.is_empty(),
             };
             is_it.then_some(path)
         });

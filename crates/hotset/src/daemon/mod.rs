@@ -59,7 +59,7 @@ use self::log::{LAST_WORDS_LIMIT, Log, LogSink};
 use self::notices::Notices;
 use self::opening::local_devices;
 use self::opening::local_devices::LocalDevices;
-use self::register::Register;
+use self::register::ConditionRegister;
 use self::reload::Reload;
 use self::reporting::events::EventLog;
 use self::reporting::hook::Hook;
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCo
     config.memory.check()?;
     check_threads(OWN_THREADS + config.threads.get())?;
     let signals = Signals::start().map_err(|error| format!("signals: {error}"))?;
-    let (counters, register) = (Counters::default(), Register::default());
+    let (counters, register) = (Counters::default(), ConditionRegister::default());
     let log = Log::start(&config.log, counters.clone())?;
     if let Err(error) = flusher {
         tracing::debug!("memory may be waited for by writing to block devices: {error}");
@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCo
 struct Own {
     signals: Signals,
     counters: Counters,
-    register: Register,
+    register: ConditionRegister,
     log: LogSink,
     reload: Reload,
 }
@@ -255,8 +255,8 @@ async fn serve(
             tracing::info!("serving hosts: {}", serving.cause);
             observer::record(&events, hook.as_ref(), vec![serving]);
         }
-        let history =
-            history::Handle::start(&state_path, register.clone()).map_err(|error| format!("history: {error}"))?;
+        let history = history::HistoryHandle::start(&state_path, register.clone())
+            .map_err(|error| format!("history: {error}"))?;
         let advisor = Advisor::new(plane.clone(), history.clone());
         rooms.volumes.keeps_statistics(history.clone(), Arc::clone(&advisor));
         let (latest, status) = tokio::sync::watch::channel(None);

@@ -49,12 +49,12 @@ pub(crate) struct NoticesTable {
 
 /// Whom notices go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum NoticeTarget {
     WebHook,
     Mail,
 }
 
-impl Target {
+impl NoticeTarget {
     /// Short, for files and threads.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Target {
 
 /// What events are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wanted {
+struct SubjectWanted {
     kind: SubjectKind,
     /// None: all of that kind.
     name: Option<String>,
@@ -122,7 +122,7 @@ pub(crate) struct Mail {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoticeSettings {
     severity: Severity,
-    subjects: Vec<Wanted>,
+    subjects: Vec<SubjectWanted>,
     pub(crate) limit: u32,
     pub(crate) window: Duration,
     pub(crate) timeout: Duration,
@@ -148,17 +148,17 @@ impl NoticeSettings {
         })
     }
 
-    pub(crate) fn targets(&self) -> Vec<Target> {
-        let web_hook = self.web_hook.as_ref().map(|_| Target::WebHook);
-        web_hook.into_iter().chain(self.mail.as_ref().map(|_| Target::Mail)).collect()
+    pub(crate) fn targets(&self) -> Vec<NoticeTarget> {
+        let web_hook = self.web_hook.as_ref().map(|_| NoticeTarget::WebHook);
+        web_hook.into_iter().chain(self.mail.as_ref().map(|_| NoticeTarget::Mail)).collect()
     }
 
-    pub(crate) fn has(&self, target: Target) -> bool {
+    pub(crate) fn has(&self, target: NoticeTarget) -> bool {
         self.targets().contains(&target)
     }
 
     /// Of a target, for people.
-    pub(crate) fn address(&self, target: Target) -> String {
+    pub(crate) fn address(&self, target: NoticeTarget) -> String {
         let of_hook = || self.web_hook.as_ref().map(|hook| hook.uri.to_string());
         let of_mail = || {
             let mail = self.mail.as_ref()?;
@@ -166,15 +166,15 @@ impl NoticeSettings {
             Some(format!("{} by {}:{}", to.join(", "), mail.host, mail.port))
         };
         let address = match target {
-            Target::WebHook => of_hook(),
-            Target::Mail => of_mail(),
+            NoticeTarget::WebHook => of_hook(),
+            NoticeTarget::Mail => of_mail(),
         };
         address.unwrap_or_default()
     }
 
     /// Whether anybody wants to know of this.
     pub(crate) fn wants(&self, event: &Event) -> bool {
-        let is_it = |wanted: &Wanted| {
+        let is_it = |wanted: &SubjectWanted| {
             let of_it = event.subject.kind == wanted.kind
                 && wanted.name.as_ref().is_none_or(|name| event.subject.name == *name || event.path == *name);
             // An SSD's event concerns its pool.
@@ -215,7 +215,7 @@ fn severity(text: &str) -> Result<Severity, String> {
     found.ok_or_else(|| format!("severity {text:?}: it is info, warning or error"))
 }
 
-fn wanted(text: &str) -> Result<Wanted, String> {
+fn wanted(text: &str) -> Result<SubjectWanted, String> {
     let (kind, name) = match text.split_once(' ') {
         Some((kind, name)) => (kind, Some(name.trim().to_owned())),
         None => (text, None),
@@ -232,7 +232,7 @@ fn wanted(text: &str) -> Result<Wanted, String> {
             "subjects {text:?}: each is daemon, pool, ssd or volume, or one of them with its name, as \"pool fast\""
         )
     })?;
-    Ok(Wanted { kind, name })
+    Ok(SubjectWanted { kind, name })
 }
 
 /// Not given, or given as empty.
@@ -398,9 +398,9 @@ mod tests {
         }
         let both =
             settings("web_hook = \"https://a/b\"\nsmtp_host = \"m\"\nmail_to = [\"Ops <a@b.example>\"]").unwrap();
-        assert_eq!(both.targets(), [Target::WebHook, Target::Mail]);
+        assert_eq!(both.targets(), [NoticeTarget::WebHook, NoticeTarget::Mail]);
         assert_eq!(both.mail.as_ref().map(|mail| (mail.port, mail.security)), Some((587, Security::StartTls)));
-        assert_eq!(both.address(Target::Mail), "Ops <a@b.example> by m:587");
+        assert_eq!(both.address(NoticeTarget::Mail), "Ops <a@b.example> by m:587");
         assert_eq!(sender_at("cache 1").to_string(), "Hotset <hotset@localhost>");
     }
 }

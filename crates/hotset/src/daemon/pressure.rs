@@ -35,12 +35,12 @@ pub(crate) enum Pressure {
 
 /// What was seen so far.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct PressureWatch {
     /// How often each group came to its limits.
     at_limits: Vec<u64>,
 }
 
-impl Watch {
+impl PressureWatch {
     /// `root` is where /proc and /sys are: `/`, but for tests.
     pub(crate) fn look(&mut self, root: &Path) -> Pressure {
         let groups = groups_of_version_two(root);
@@ -109,7 +109,7 @@ pub(crate) struct Allowance {
 
 /// How an allowance has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum AllowanceChange {
     /// It was whole.
     Cut,
     /// It is whole.
@@ -129,7 +129,7 @@ impl Allowance {
     }
 
     /// After one more look: a quarter less while memory is short, and one part more at a time when it has been calm for a while.
-    pub(crate) fn follow(&mut self, pressure: &Pressure) -> Option<Change> {
+    pub(crate) fn follow(&mut self, pressure: &Pressure) -> Option<AllowanceChange> {
         let before = self.parts;
         self.looks_since_cut = self.looks_since_cut.saturating_add(1);
         match pressure {
@@ -150,8 +150,8 @@ impl Allowance {
             }
         }
         match (before == PARTS, self.parts == PARTS) {
-            (true, false) => Some(Change::Cut),
-            (false, true) => Some(Change::Whole),
+            (true, false) => Some(AllowanceChange::Cut),
+            (false, true) => Some(AllowanceChange::Whole),
             (true, true) | (false, false) => None,
         }
     }
@@ -181,14 +181,18 @@ mod tests {
     fn memory_is_short_when_tasks_wait_for_it_or_little_is_available() {
         for (avg10, expected) in [("0.00", Pressure::Calm), ("0.99", Pressure::Calm), ("1.00", Pressure::Some)] {
             let root = machine(&[PLENTY, ("proc/pressure/memory", &psi(avg10))]);
-            assert_eq!(Watch::default().look(root.path()), expected, "{avg10}");
+            assert_eq!(PressureWatch::default().look(root.path()), expected, "{avg10}");
         }
         let root = machine(&[PLENTY, ("proc/pressure/memory", &psi("12.34"))]);
-        let Pressure::Short(why) = Watch::default().look(root.path()) else { panic!("it is short") };
+        let Pressure::Short(why) = PressureWatch::default().look(root.path()) else { panic!("it is short") };
         assert!(why.contains("12.34 %") && why.contains("/proc/pressure/memory"), "{why}");
         let root = machine(&[("proc/meminfo", "MemTotal: 6400000 kB\nMemAvailable: 150000 kB\n")]);
-        assert!(matches!(Watch::default().look(root.path()), Pressure::Short(_)));
-        assert_eq!(Watch::default().look(machine(&[PLENTY]).path()), Pressure::Calm, "an old kernel says nothing");
+        assert!(matches!(PressureWatch::default().look(root.path()), Pressure::Short(_)));
+        assert_eq!(
+            PressureWatch::default().look(machine(&[PLENTY]).path()),
+            Pressure::Calm,
+            "an old kernel says nothing"
+        );
     }
 
     #[test]
@@ -198,7 +202,7 @@ mod tests {
         let root = machine(&files);
         let group = root.path().join("sys/fs/cgroup/a.slice/b.service");
         fs::create_dir_all(&group).unwrap();
-        let mut watch = Watch::default();
+        let mut watch = PressureWatch::default();
         let events = |high: u32| fs::write(group.join("memory.events"), format!("low 0\nhigh {high}\nmax 0\noom 0\n"));
         events(3).unwrap();
         watch.look(root.path());
@@ -217,7 +221,7 @@ mod tests {
         let mut allowance = Allowance::default();
         assert_eq!((allowance.of(1000), allowance.follow(&Pressure::Calm)), (1000, None));
         let short = Pressure::Short(String::new());
-        assert_eq!((allowance.follow(&short), allowance.of(1600)), (Some(Change::Cut), 1200));
+        assert_eq!((allowance.follow(&short), allowance.of(1600)), (Some(AllowanceChange::Cut), 1200));
         assert_eq!((allowance.follow(&short), allowance.of(1600)), (None, 1200), "the first step has yet to show");
         for _ in 0..100 {
             assert_eq!(allowance.follow(&short), None);
@@ -227,7 +231,7 @@ mod tests {
             allowance.follow(&Pressure::Some);
         }
         assert_eq!(allowance.of(1600), 0, "not calm enough");
-        let calm_looks = (1..).find(|_| allowance.follow(&Pressure::Calm) == Some(Change::Whole));
+        let calm_looks = (1..).find(|_| allowance.follow(&Pressure::Calm) == Some(AllowanceChange::Whole));
         assert_eq!((calm_looks, allowance.of(1601)), (Some(30 + 15 * 5), 1601));
     }
 }

@@ -23,10 +23,10 @@ type Key = (ConditionKind, Subject);
 
 /// A handle: cloning it is cheap.
 #[derive(Clone, Default)]
-pub(crate) struct Register(Arc<Mutex<Known>>);
+pub(crate) struct ConditionRegister(Arc<Mutex<RaisedConditions>>);
 
 #[derive(Default)]
-struct Known {
+struct RaisedConditions {
     raised: BTreeMap<Key, Raised>,
     /// Of what was seen last: since when.
     seen: BTreeMap<Key, u64>,
@@ -63,9 +63,9 @@ pub(crate) struct HostErrors {
     pub(crate) count: u64,
 }
 
-impl Register {
+impl ConditionRegister {
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, RaisedConditions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -261,7 +261,7 @@ impl Register {
     }
 }
 
-impl Known {
+impl RaisedConditions {
     fn host_errors(&self) -> Vec<HostErrors> {
         let of_hosts = self.raised.iter().filter(|((kind, _), _)| *kind == ConditionKind::HostErrors);
         of_hosts
@@ -464,7 +464,7 @@ mod tests {
     // proves: F12
     #[test]
     fn what_is_raised_counts_from_its_first_time_until_it_is_cleared() {
-        let register = Register::default();
+        let register = ConditionRegister::default();
         assert_eq!(register.all(Vec::new()), []);
         register.follow(ConditionKind::Statistics, &Err::<(), _>("disk full"));
         let since = register.all(Vec::new())[0].since_unix_ms;
@@ -479,12 +479,12 @@ mod tests {
     // proves: F12
     #[test]
     fn errors_of_hosts_are_told_for_an_hour_also_over_a_restart_and_follow_a_renamed_volume() {
-        let register = Register::default();
+        let register = ConditionRegister::default();
         register.count_host_errors("v", 3);
         register.count_host_errors("v", 2);
         let recorded = register.unsaved_host_errors().expect("they are new");
         assert_eq!(register.unsaved_host_errors(), None);
-        let again = Register::default();
+        let again = ConditionRegister::default();
         again.remember_host_errors(&recorded);
         let volume = Subject::new(SubjectKind::Volume, "v");
         assert_eq!(again.raised_of(&volume), register.raised_of(&volume));
@@ -500,7 +500,7 @@ mod tests {
 
     #[test]
     fn what_is_seen_keeps_its_beginning_as_long_as_it_is_seen_and_the_worst_comes_first() {
-        let register = Register::default();
+        let register = ConditionRegister::default();
         let pool = Seen {
             kind: ConditionKind::Pool,
             subject: Subject::new(SubjectKind::Pool, "p"),

@@ -8,7 +8,7 @@ use super::certificates::{self, Certificates};
 use super::config::Config;
 use super::log::Log;
 use super::notices::Notices;
-use super::register::Register;
+use super::register::ConditionRegister;
 use super::signals::Signals;
 use crate::args::ServeArguments;
 use crate::endpoint::Endpoint;
@@ -57,7 +57,7 @@ impl Reload {
 }
 
 /// Nobody waits for what a HUP comes to.
-fn not_done(register: &Register, error: &str) {
+fn not_done(register: &ConditionRegister, error: &str) {
     // Those with a bar show where in the file it is.
     let lines: Vec<&str> = error.lines().filter(|line| !line.contains('|')).collect();
     register.raise(ConditionKind::Reload, format!("HUP: {}; nothing was changed", lines.join(": ")));

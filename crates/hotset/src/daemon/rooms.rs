@@ -42,11 +42,11 @@ use super::opening::serve::Serving;
 use super::opening::start::Opening;
 use super::opening::unread::UnreadRecords;
 use super::opening::upkeep::Upkeep;
-use super::register::Register;
+use super::register::ConditionRegister;
 use super::reporting::found::Disks;
 use super::reporting::ssds::Drives;
 use super::reporting::status::Reporting;
-use super::smart::Known;
+use super::smart::KnownDrives;
 use super::state::StateDirectory;
 use super::tokens::Tokens;
 use crate::plane::Handle;
@@ -87,7 +87,7 @@ impl Rooms {
         plane: Handle,
         state: StateDirectory,
         config: Config,
-        register: Register,
+        register: ConditionRegister,
         counters: Counters,
     ) -> Self {
         let records = Arc::new(Records::new(plane, state, config, register));
@@ -213,7 +213,8 @@ impl Rooms {
             members: Arc::clone(&members),
         });
         let recordings = Arc::new(Recordings { records: Arc::clone(&records) });
-        let drives = Arc::new(Drives { records: Arc::clone(&records), known: Known::new(records.state.ssd_ledger()) });
+        let drives =
+            Arc::new(Drives { records: Arc::clone(&records), known: KnownDrives::new(records.state.ssd_ledger()) });
         let memory = Arc::new(MemoryCaching::new(Arc::clone(&records)));
         let reporting = Arc::new(Reporting {
             records: Arc::clone(&records),
@@ -282,7 +283,7 @@ impl Rooms {
     }
 
     /// Keeps what administrators ask for up to date, in the background, until the runtime ends.
-    pub(crate) fn keep_up(&self, tokens: Arc<Tokens>, history: history::Handle) {
+    pub(crate) fn keep_up(&self, tokens: Arc<Tokens>, history: history::HistoryHandle) {
         tokio::spawn(Arc::clone(&self.reporting).sample(history));
         tokio::spawn(Arc::clone(&self.members).follow_members());
         tokio::spawn(Arc::clone(&self.volumes).follow_growth());

@@ -266,7 +266,7 @@ struct Versioned<T> {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Volumes {
+struct VolumeRecords {
     volumes: Vec<VolumeRecord>,
 }
 
@@ -405,11 +405,11 @@ impl StateDirectory {
 
     /// The uncached volumes. A missing file means none.
     pub(crate) fn volumes(&self) -> Result<Vec<VolumeRecord>, String> {
-        self.read_if_there::<Volumes>(&self.path.join("volumes.json")).map(|file| file.volumes)
+        self.read_if_there::<VolumeRecords>(&self.path.join("volumes.json")).map(|file| file.volumes)
     }
 
     pub(crate) fn write_volumes(&self, volumes: &[VolumeRecord]) -> io::Result<()> {
-        self.write_in("volumes.json", VERSION_OF_READ_POOLS, &Volumes { volumes: volumes.to_vec() })
+        self.write_in("volumes.json", VERSION_OF_READ_POOLS, &VolumeRecords { volumes: volumes.to_vec() })
     }
 
     /// UUIDs of pools that were deleted while they were offline, with the dirty data that their SSDs may hold. A missing file
@@ -655,11 +655,11 @@ pub(crate) fn discarded(directory: &Path, pool: &PoolName, pool_uuid: u128) -> D
     match read_if_there::<PoolRecord>(&directory.join(POOLS).join(format!("{pool}.json"))) {
         Ok(record) if record.uuid == uuid => discarded.record = record,
         Ok(_) => {}
-        Err(error) => discarded.doubts.push(format!("what was given up of the pool cannot be read: {error}")),
+        Err(error) => discarded.doubts.push(format!("what was discarded of the pool cannot be read: {error}")),
     }
     match read_if_there::<ForgottenPools>(&directory.join("forgotten.json")) {
         Ok(forgotten) if forgotten.uuids.contains(&uuid) => {
-            let deleted = "the pool was deleted while its SSDs were away, and what they hold was given up";
+            let deleted = "the pool was deleted while its SSDs were away, and what they hold was discarded";
             discarded.doubts.push(deleted.to_owned());
         }
         Ok(_) => {}

@@ -24,7 +24,7 @@ const PIECE: Duration = Duration::from_secs(1);
 
 /// What is asked of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Job {
+pub(super) struct LoadShape {
     pub(super) request_bytes: u32,
     pub(super) read_percent: u8,
     /// From the volume's start.
@@ -33,7 +33,7 @@ pub(super) struct Job {
     pub(super) duration: Option<Duration>,
 }
 
-impl Job {
+impl LoadShape {
     pub(super) fn reads(range_bytes: u64, duration: Duration) -> Self {
         Self { request_bytes: 4096, read_percent: 100, range_bytes, duration: Some(duration) }
     }
@@ -71,7 +71,7 @@ impl Job {
 
 /// Where the volume is.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct LoadTarget {
     pub(super) endpoint: Endpoint,
     pub(super) export: String,
 }
@@ -86,7 +86,7 @@ pub(super) struct Load {
 
 impl Load {
     /// Starts a load that ends by itself, or when it is told that it is enough.
-    pub(super) fn start(target: &Target, job: Job, content: Content) -> io::Result<Self> {
+    pub(super) fn start(target: &LoadTarget, job: LoadShape, content: Content) -> io::Result<Self> {
         let progress = Arc::new(Progress::new());
         let enough = Arc::new(AtomicBool::new(false));
         let (done, outcome) = oneshot::channel();
@@ -105,8 +105,8 @@ impl Load {
 }
 
 struct Work {
-    target: Target,
-    job: Job,
+    target: LoadTarget,
+    job: LoadShape,
     progress: Arc<Progress>,
     enough: Arc<AtomicBool>,
 }

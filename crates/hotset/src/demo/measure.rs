@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hotset_api::ApiError;
 
 use super::content::Content;
-use super::load::{Job, Load};
+use super::load::{Load, LoadShape};
 use super::narrator::{Narrator, failed};
 use super::stage::Stage;
 use crate::size::grouped;
@@ -49,16 +49,16 @@ impl<'a> Runner<'a> {
     }
 
     /// One load to its end.
-    pub(super) async fn steady(&mut self, what: &str, job: Job) -> Result<Measured, ApiError> {
+    pub(super) async fn steady(&mut self, what: &str, job: LoadShape) -> Result<Measured, ApiError> {
         self.run(what, job, f64::INFINITY).await
     }
 
     /// One load to its end, or until the cache answers this part of the reads.
-    pub(super) async fn warm_up(&mut self, what: &str, job: Job, hit_ratio: f64) -> Result<Measured, ApiError> {
+    pub(super) async fn warm_up(&mut self, what: &str, job: LoadShape, hit_ratio: f64) -> Result<Measured, ApiError> {
         self.run(what, job, hit_ratio).await
     }
 
-    async fn run(&mut self, what: &str, job: Job, enough_hits: f64) -> Result<Measured, ApiError> {
+    async fn run(&mut self, what: &str, job: LoadShape, enough_hits: f64) -> Result<Measured, ApiError> {
         let content = self.content.take().expect("loads run one after the other");
         let load = Load::start(&self.stage.target, job, content).map_err(failed)?;
         let (progress, enough) = (Arc::clone(&load.progress), Arc::clone(&load.enough));

@@ -19,10 +19,10 @@ use hotset_api::{ApiError, ApiErrorKind};
 use hotset_cache::config::PoolKind;
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::load::Job;
+use self::load::LoadShape;
 use self::measure::{Measured, Runner, warm_up_seconds};
 use self::narrator::{Narrator, failed};
-use self::report::{Figures, Report, Test, ratio};
+use self::report::{DemoReport, Figures, Test, ratio};
 use self::stage::{DATABASE_PERCENT, Stage, StageSizes};
 use crate::args::{DemoArguments, Output};
 use crate::client::print;
@@ -80,7 +80,7 @@ async fn demonstrate(arguments: &DemoArguments, output: Output, ending: &Cell<Ex
     let stage = Stage::build(arguments.dir.as_deref(), sizes, &narrator).await?;
     let report = measure(&stage, &times, &narrator).await?;
     let right = report.wrong_pages == 0 && report.failed_requests == 0;
-    print(output, &report, Report::render)?;
+    print(output, &report, DemoReport::render)?;
     let code = if right { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if arguments.serve {
         ending.set(code);
@@ -98,7 +98,7 @@ struct Uncached {
     database: Measured,
 }
 
-async fn measure(stage: &Stage, times: &Times, narrator: &Narrator) -> Result<Report, ApiError> {
+async fn measure(stage: &Stage, times: &Times, narrator: &Narrator) -> Result<DemoReport, ApiError> {
     let mut runner = Runner::new(stage, narrator);
     let uncached = measure_uncached(&mut runner, &stage.sizes, times).await?;
     stage.enable_cache(PoolKind::Read).await?;
@@ -109,9 +109,9 @@ async fn measure(stage: &Stage, times: &Times, narrator: &Narrator) -> Result<Re
     for percent in DATABASE_PERCENT {
         tests.push(measure_database(&mut runner, &stage.sizes, times, &uncached.database, percent).await?);
     }
-    runner.steady("reading everything back", Job::read_all(stage.sizes.volume_bytes)).await?;
+    runner.steady("reading everything back", LoadShape::read_all(stage.sizes.volume_bytes)).await?;
     let content = runner.content();
-    Ok(Report {
+    Ok(DemoReport {
         backing_emulated: true,
         backing: stage.backing(),
         ssds: stage.sizes.ssds,
@@ -128,9 +128,9 @@ async fn measure(stage: &Stage, times: &Times, narrator: &Narrator) -> Result<Re
 async fn measure_uncached(runner: &mut Runner<'_>, sizes: &StageSizes, times: &Times) -> Result<Uncached, ApiError> {
     let largest = sizes.database_bytes(DATABASE_PERCENT[2]);
     Ok(Uncached {
-        reads: runner.steady("4 KiB reads, uncached", Job::reads(sizes.read_bytes, times.measure)).await?,
-        writes: runner.steady("4 KiB writes, uncached", Job::writes(sizes.write_bytes, times.measure)).await?,
-        database: runner.steady("8 KiB mix, uncached", Job::database(largest, times.measure)).await?,
+        reads: runner.steady("4 KiB reads, uncached", LoadShape::reads(sizes.read_bytes, times.measure)).await?,
+        writes: runner.steady("4 KiB writes, uncached", LoadShape::writes(sizes.write_bytes, times.measure)).await?,
+        database: runner.steady("8 KiB mix, uncached", LoadShape::database(largest, times.measure)).await?,
     })
 }
 
@@ -141,7 +141,7 @@ async fn measure_reads(
     times: &Times,
     before: &Measured,
 ) -> Result<Figures, ApiError> {
-    let job = |duration| Job::reads(sizes.read_bytes, duration);
+    let job = |duration| LoadShape::reads(sizes.read_bytes, duration);
     let warming = runner.warm_up("4 KiB reads, warming up", job(times.warm_up_limit), WARM_HIT_RATIO).await?;
     let after = runner.steady("4 KiB reads, cached", job(times.measure)).await?;
     let warm_up_s = warm_up_seconds(&warming.samples, after.iops);
@@ -155,7 +155,7 @@ async fn measure_writes(
     times: &Times,
     before: &Measured,
 ) -> Result<Figures, ApiError> {
-    let after = runner.steady("4 KiB writes, write-back", Job::writes(sizes.write_bytes, times.measure)).await?;
+    let after = runner.steady("4 KiB writes, write-back", LoadShape::writes(sizes.write_bytes, times.measure)).await?;
     let warm_up_s = warm_up_seconds(&after.samples, after.iops);
     Ok(figures(Test::Writes, sizes.write_bytes, before, &after, warm_up_s))
 }
@@ -171,7 +171,7 @@ async fn measure_database(
     let hot_bytes = sizes.database_bytes(percent);
     let (warming_up, cached) =
         (format!("8 KiB mix, {percent} %, warming up"), format!("8 KiB mix, {percent} %, cached"));
-    let job = |duration| Job::database(hot_bytes, duration);
+    let job = |duration| LoadShape::database(hot_bytes, duration);
     let warming = runner.warm_up(&warming_up, job(times.database_warm_up), WARM_HIT_RATIO).await?;
     let after = runner.steady(&cached, job(times.measure)).await?;
     let warm_up_s = warm_up_seconds(&warming.samples, after.iops);

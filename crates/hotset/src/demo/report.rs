@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::load::Job;
+use super::load::LoadShape;
 use crate::client::Table;
 use crate::size::{grouped, human};
 
@@ -47,11 +47,11 @@ impl Test {
     }
 
     /// The kind of its requests; not where and how long.
-    pub(super) fn job(self) -> Job {
+    pub(super) fn job(self) -> LoadShape {
         match self {
-            Self::Reads => Job::reads(0, Duration::ZERO),
-            Self::Writes => Job::writes(0, Duration::ZERO),
-            Self::Database { .. } => Job::database(0, Duration::ZERO),
+            Self::Reads => LoadShape::reads(0, Duration::ZERO),
+            Self::Writes => LoadShape::writes(0, Duration::ZERO),
+            Self::Database { .. } => LoadShape::database(0, Duration::ZERO),
         }
     }
 }
@@ -79,7 +79,7 @@ pub(super) struct Figures {
 
 /// All that the demo found.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct DemoReport {
     /// Always: there is no real array.
     pub(super) backing_emulated: bool,
     pub(super) backing: String,
@@ -130,7 +130,7 @@ const VENDOR: [Vendor; 8] = [
     vendor_database(120, "vendor, 2 SSDs mirrored, 120 GB", 3999),
 ];
 
-impl Report {
+impl DemoReport {
     pub(super) fn render(&self) -> String {
         let mut text = String::new();
         for figures in &self.tests {
@@ -215,8 +215,8 @@ mod tests {
         }
     }
 
-    fn report(tests: &[Test]) -> Report {
-        Report {
+    fn report(tests: &[Test]) -> DemoReport {
+        DemoReport {
             backing_emulated: true,
             backing: "emulated:".into(),
             ssds: 2,
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_wrong_page_is_not_overlooked() {
-        let text = Report { wrong_pages: 3, ..report(&[Test::Reads]) }.render();
+        let text = DemoReport { wrong_pages: 3, ..report(&[Test::Reads]) }.render();
         assert!(text.contains("3 PAGES WERE WRONG") && !text.contains("every byte"));
     }
 }

@@ -12,7 +12,7 @@ use hotset_cache::{DirtyData, PoolSpec, STATE_BYTES, VolumeStats};
 use hotset_serve::ServerSettings;
 
 use super::content::Content;
-use super::load::Target;
+use super::load::LoadTarget;
 use super::narrator::{Narrator, failed};
 use super::report::ratio;
 use super::scratch::Scratch;
@@ -96,7 +96,7 @@ fn share(bytes: u64, percent: u64) -> u64 {
 
 pub(super) struct Stage {
     pub(super) sizes: StageSizes,
-    pub(super) target: Target,
+    pub(super) target: LoadTarget,
     plane: Handle,
     endpoint: Endpoint,
     // Last, so that it is removed when nothing else is left.
@@ -105,9 +105,9 @@ pub(super) struct Stage {
 
 /// A volume's counters at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counters(VolumeStats);
+pub(super) struct StageCounters(VolumeStats);
 
-impl Counters {
+impl StageCounters {
     pub(super) fn hit_ratio_since(&self, before: &Self) -> f64 {
         ratio(self.0.read_hits - before.0.read_hits, self.0.reads - before.0.reads)
     }
@@ -128,7 +128,7 @@ impl Stage {
         let (server, buffers) = (ServerSettings::default(), ExecutorOptions::default());
         let started = Handle::start(NonZero::<usize>::MIN, server, buffers, &Machine::only());
         let (plane, _thread) = started.map_err(failed)?;
-        let target = Target {
+        let target = LoadTarget {
             endpoint: endpoint.to_string().parse().map_err(|error| ApiError::new(ApiErrorKind::Internal, error))?,
             export: volume_name().to_string(),
         };
@@ -165,11 +165,11 @@ impl Stage {
         self.plane.first().call(|plane| plane.pools().delete_pool(pool_name(), DirtyData::Clean)).await
     }
 
-    pub(super) async fn counters(&self) -> Result<Counters, ApiError> {
+    pub(super) async fn counters(&self) -> Result<StageCounters, ApiError> {
         let snapshot = self.plane.snapshot().await?;
         let volume = snapshot.volumes.iter().find(|volume| volume.name == volume_name());
         let volume = volume.ok_or_else(|| ApiError::new(ApiErrorKind::Internal, "the demo's volume is gone"))?;
-        Ok(Counters(volume.stats))
+        Ok(StageCounters(volume.stats))
     }
 
     /// How to reach it by hand.

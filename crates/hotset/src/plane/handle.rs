@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::open::{Plane, Snapshot, ThreadPlace, Timed};
-use super::places::{Opening, Places};
+use super::places::{OpeningPlace, Places};
 use super::stop::StopReport;
 use super::volumes::TakenOfVolume;
 use futures_util::future::{select_all, try_join_all};
@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 /// Jobs that wait at most; who has more waits with them.
 const JOBS_MAX: usize = 64;
 
-type Job = Box<dyn FnOnce(Rc<Plane>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+type PlaneJob = Box<dyn FnOnce(Rc<Plane>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// Reaches the data plane from other threads. A handle: cloning it is cheap. When the last one goes, the threads end.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub(crate) struct Handle {
 /// One thread of the data plane, to be asked from others.
 #[derive(Clone)]
 pub(crate) struct Thread {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<PlaneJob>,
 }
 
 impl Handle {
@@ -84,7 +84,7 @@ impl Handle {
     }
 
     /// The thread for a pool that is about to be opened; it counts there until the second value is dropped.
-    pub(crate) fn for_pool(&self) -> (&Thread, Opening) {
+    pub(crate) fn for_pool(&self) -> (&Thread, OpeningPlace) {
         let (thread, opening) = self.places.for_pool();
         (&self.threads[thread], opening)
     }
@@ -227,7 +227,7 @@ impl Thread {
         W: Future<Output = Result<T, Error>> + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |plane| {
+        let job: PlaneJob = Box::new(move |plane| {
             Box::pin(async move {
                 // Pools that are closed look as if all that they had were gone: nobody is to see and record that.
                 let answer = if plane.stopping.get() { Err(stopping()) } else { work(plane).await };
@@ -245,7 +245,7 @@ fn stopping() -> Error {
 }
 
 /// The root of a thread: starts every job as its own task, until all handles are gone.
-async fn serve(plane: Plane, mut inbox: mpsc::Receiver<Job>) {
+async fn serve(plane: Plane, mut inbox: mpsc::Receiver<PlaneJob>) {
     let plane = Rc::new(plane);
     while let Some(job) = inbox.recv().await {
         plane.env.spawn(job(Rc::clone(&plane)));

@@ -24,12 +24,12 @@ struct Inner {
 
 /// A pool that is being opened counts on its thread until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Opening {
+pub(crate) struct OpeningPlace {
     places: Places,
     thread: usize,
 }
 
-impl Drop for Opening {
+impl Drop for OpeningPlace {
     fn drop(&mut self) {
         self.places.inner().opening[self.thread] -= 1;
     }
@@ -48,7 +48,7 @@ impl Places {
     }
 
     /// The thread for a pool that is about to be opened.
-    pub(super) fn for_pool(&self) -> (usize, Opening) {
+    pub(super) fn for_pool(&self) -> (usize, OpeningPlace) {
         let mut inner = self.inner();
         let threads = 0..inner.opening.len();
         let pools_on =
@@ -56,7 +56,7 @@ impl Places {
         // The first has the listeners, and volumes without a pool.
         let thread = threads.min_by_key(|thread| (pools_on(*thread), *thread == 0)).expect("there is a thread");
         inner.opening[thread] += 1;
-        (thread, Opening { places: self.clone(), thread })
+        (thread, OpeningPlace { places: self.clone(), thread })
     }
 
     pub(super) fn of_pool(&self, name: &PoolName) -> Option<usize> {

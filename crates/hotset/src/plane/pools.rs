@@ -24,17 +24,17 @@ pub(crate) struct Opened {
 }
 
 /// The pools of a thread of the data plane, for those who change them.
-pub(crate) struct Pools {
+pub(crate) struct PlanePools {
     plane: Rc<Plane>,
 }
 
 impl Plane {
-    pub(crate) fn pools(self: Rc<Self>) -> Pools {
-        Pools { plane: self }
+    pub(crate) fn pools(self: Rc<Self>) -> PlanePools {
+        PlanePools { plane: self }
     }
 }
 
-impl Pools {
+impl PlanePools {
     /// Makes a pool on SSDs that may be overwritten.
     pub(crate) async fn create_pool(
         self,

@@ -77,7 +77,7 @@ impl Plane {
         self.env.spawn(async move {
             let problems = tokio::select! {
                 result = work => result.unwrap_or_else(|error| vec![format!("{what} failed: {error}")]),
-                () = limit => vec![format!("{what} took more than {} s and was given up", CLOSE_LIMIT.as_secs())],
+                () = limit => vec![format!("{what} took more than {} s and was not waited for", CLOSE_LIMIT.as_secs())],
             };
             // The receiver waits in `stop`, unless the data plane is torn down under it.
             let _ = done.send(problems);

@@ -11,7 +11,7 @@ const SECTOR: u64 = 512;
 /// What is told of a request, in the order of preference: queued, issued to the driver, completed.
 const ACTIONS: [&str; 3] = ["Q", "D", "C"];
 
-pub(super) struct Reader {
+pub(super) struct BlkparseReader {
     action: &'static str,
     device: OneDevice,
 }
@@ -50,7 +50,7 @@ impl<'a> Event<'a> {
     }
 }
 
-impl Reader {
+impl BlkparseReader {
     pub(super) fn of(head: &[String]) -> Option<Self> {
         let events: Vec<Event<'_>> = head.iter().filter_map(|line| Event::of(line)).collect();
         let action = ACTIONS.into_iter().find(|action| events.iter().any(|event| event.action == *action))?;

@@ -4,22 +4,22 @@ use hotset_cache::advisor::access::Direction;
 
 use super::request::{OneDevice, Request, number, range};
 
-pub(super) struct Reader {
-    version: Version,
+pub(super) struct IologReader {
+    version: IologVersion,
     file: OneDevice,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Version {
+enum IologVersion {
     Two,
     Three,
 }
 
-impl Reader {
+impl IologReader {
     pub(super) fn of(first: &str) -> Option<Self> {
         let version = match first.trim() {
-            "fio version 2 iolog" => Version::Two,
-            "fio version 3 iolog" => Version::Three,
+            "fio version 2 iolog" => IologVersion::Two,
+            "fio version 3 iolog" => IologVersion::Three,
             _ => return None,
         };
         Some(Self { version, file: OneDevice::default() })
@@ -56,7 +56,7 @@ impl Reader {
     }
 
     fn time<'a>(&self, line: &'a str) -> Result<(Option<u64>, &'a str), String> {
-        if self.version == Version::Two {
+        if self.version == IologVersion::Two {
             return Ok((None, line));
         }
         let (time, rest) = line.split_once(' ').unwrap_or((line, ""));

@@ -55,9 +55,9 @@ impl fmt::Display for TraceError {
 /// Lines of one format.
 enum Format {
     Csv,
-    Msr(msr::Reader),
-    Blkparse(blkparse::Reader),
-    Iolog(iolog::Reader),
+    Msr(msr::MsrReader),
+    Blkparse(blkparse::BlkparseReader),
+    Iolog(iolog::IologReader),
 }
 
 impl Format {
@@ -67,13 +67,13 @@ impl Format {
         if csv::is_header(first) {
             return Some(Self::Csv);
         }
-        if let Some(reader) = iolog::Reader::of(first) {
+        if let Some(reader) = iolog::IologReader::of(first) {
             return Some(Self::Iolog(reader));
         }
         if msr::is_line(first) {
-            return Some(Self::Msr(msr::Reader::default()));
+            return Some(Self::Msr(msr::MsrReader::default()));
         }
-        blkparse::Reader::of(head).map(Self::Blkparse)
+        blkparse::BlkparseReader::of(head).map(Self::Blkparse)
     }
 
     /// The request on a line, if it has one; else what was expected there.

@@ -5,7 +5,7 @@ use hotset_cache::advisor::access::Direction;
 use super::request::{OneDevice, Request, number, range};
 
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct MsrReader {
     disk: OneDevice,
 }
 
@@ -27,7 +27,7 @@ fn is_header(line: &str) -> bool {
     line.trim_start().starts_with("Timestamp,Hostname,")
 }
 
-impl Reader {
+impl MsrReader {
     pub(super) fn request(&mut self, line: &str) -> Result<Option<Request>, String> {
         if line.trim().is_empty() || is_header(line) {
             return Ok(None);

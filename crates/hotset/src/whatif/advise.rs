@@ -10,7 +10,7 @@ use hotset_cache::advisor::whatif::{Case, Footprint};
 use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind};
 use serde::Serialize;
 
-use super::replay::{Answer, Effort, Whole, default_on_write, invalid, look, refused, try_all};
+use super::replay::{CaseAnswer, Effort, Whole, default_on_write, invalid, look, refused, try_all};
 use super::report::seconds_of;
 use super::{DEFAULT_BLOCK_BYTES, DEFAULT_CUTOFF_BYTES};
 use crate::advice;
@@ -84,7 +84,7 @@ impl Advice {
         path: &Path,
         whole: &Whole,
         footprint: &Footprint,
-        answers: &[Answer],
+        answers: &[CaseAnswer],
         endurance_bytes: Option<u64>,
     ) -> Self {
         let setup = answers.first().expect("sizes are tried").case.setup;
@@ -151,8 +151,8 @@ impl Advice {
 }
 
 impl SizeAdvice {
-    fn new(answer: &Answer, footprint: &Footprint, seconds: Option<f64>, endurance_bytes: Option<u64>) -> Self {
-        let Answer { case, outcome, .. } = answer;
+    fn new(answer: &CaseAnswer, footprint: &Footprint, seconds: Option<f64>, endurance_bytes: Option<u64>) -> Self {
+        let CaseAnswer { case, outcome, .. } = answer;
         let (misses, error) = match case.setup.kind {
             PoolKind::Read => (outcome.read_misses, outcome.read_error),
             PoolKind::ReadWrite => (outcome.misses, outcome.error),

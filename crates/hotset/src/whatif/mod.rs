@@ -44,7 +44,7 @@ pub(crate) fn run(output: Output, arguments: &WhatIfArguments) -> Result<(), Api
     let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: arguments.exact };
     let (answers, past) = try_all(path, &cases, &footprints, effort, &whole).map_err(refused)?;
     let whole = Whole { past, ..whole };
-    report::print(output, &report::Report::new(path, &whole, &footprints, &answers))
+    report::print(output, &report::WhatIfReport::new(path, &whole, &footprints, &answers))
 }
 
 fn block_sizes(arguments: &WhatIfArguments) -> Vec<BlockBytes> {
@@ -110,11 +110,11 @@ mod tests {
     use clap::Parser;
     use hotset_cache::advisor::sample::Rate;
 
-    use super::replay::Answer;
+    use super::replay::CaseAnswer;
     use super::*;
     use crate::args::{Arguments, Verb};
 
-    fn answers(trace: &str, options: &str) -> Vec<Answer> {
+    fn answers(trace: &str, options: &str) -> Vec<CaseAnswer> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.csv");
         std::fs::write(&path, format!("time_us,op,offset_bytes,length_bytes\n{trace}")).unwrap();
@@ -141,7 +141,7 @@ mod tests {
         let answers = answers(&loop_of(100), options);
         let found: Vec<_> = answers
             .iter()
-            .map(|Answer { case, outcome, rate }| {
+            .map(|CaseAnswer { case, outcome, rate }| {
                 assert_eq!(*rate, Rate::ALL, "a small trace is gone through as a whole");
                 let percent = format!("{:.0}", outcome.read_misses * 100.0);
                 (case.setup.block_bytes.get() >> 10, case.setup.populate_on_read, case.size_bytes >> 20, percent)

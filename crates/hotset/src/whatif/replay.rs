@@ -31,7 +31,7 @@ pub(super) struct Whole {
 }
 
 /// One combination, and what came of it.
-pub(super) struct Answer {
+pub(super) struct CaseAnswer {
     pub(super) case: Case,
     pub(super) outcome: Outcome,
     pub(super) rate: Rate,
@@ -53,7 +53,7 @@ pub(super) fn try_all(
     footprints: &[Footprint],
     effort: Effort,
     whole: &Whole,
-) -> Result<(Vec<Answer>, u64), TraceError> {
+) -> Result<(Vec<CaseAnswer>, u64), TraceError> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let mut parts = deal(cases, footprints, effort, whole, threads);
     let past = go_through(path, effort, &mut parts)?;
@@ -166,12 +166,12 @@ fn go_through(path: &Path, effort: Effort, parts: &mut [Part]) -> Result<u64, Tr
 }
 
 /// What came of each case, in their order.
-fn gather(cases: &[Case], parts: Vec<Part>) -> Vec<Answer> {
-    let mut answers: Vec<(usize, Answer)> = Vec::new();
+fn gather(cases: &[Case], parts: Vec<Part>) -> Vec<CaseAnswer> {
+    let mut answers: Vec<(usize, CaseAnswer)> = Vec::new();
     for (places, whatif) in parts.into_iter().flat_map(|part| part.tried) {
         let outcomes: Vec<(Outcome, Rate)> = whatif.outcomes().collect();
         for (place, (outcome, rate)) in places.into_iter().zip(outcomes) {
-            answers.push((place, Answer { case: cases[place], outcome, rate }));
+            answers.push((place, CaseAnswer { case: cases[place], outcome, rate }));
         }
     }
     answers.sort_by_key(|(place, _)| *place);

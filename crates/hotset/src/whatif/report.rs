@@ -7,7 +7,7 @@ use hotset_cache::advisor::figures::number;
 use hotset_cache::advisor::whatif::Footprint;
 use serde::Serialize;
 
-use super::replay::{Answer, Whole};
+use super::replay::{CaseAnswer, Whole};
 use crate::advice::per_day;
 use crate::args::Output;
 use crate::client::{self, Table, facts};
@@ -15,7 +15,7 @@ use crate::size::{grouped, human, percent, whole_bytes};
 
 /// The answer of `whatif`.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct WhatIfReport {
     trace: String,
     format: &'static str,
     requests: u64,
@@ -26,12 +26,12 @@ pub(super) struct Report {
     seconds: Option<f64>,
     /// What is accessed, each block once, in the smallest blocks that were tried.
     footprint_bytes: u64,
-    pools: Vec<Row>,
+    pools: Vec<CaseRow>,
 }
 
 /// One pool. Ratios are of the parts of blocks that requests touched.
 #[derive(Serialize)]
-struct Row {
+struct CaseRow {
     size_bytes: u64,
     block_bytes: u64,
     r#type: &'static str,
@@ -52,8 +52,8 @@ struct Row {
     sample: f64,
 }
 
-impl Report {
-    pub(super) fn new(path: &Path, whole: &Whole, footprints: &[Footprint], answers: &[Answer]) -> Self {
+impl WhatIfReport {
+    pub(super) fn new(path: &Path, whole: &Whole, footprints: &[Footprint], answers: &[CaseAnswer]) -> Self {
         let seconds = seconds_of(whole);
         Self {
             trace: path.display().to_string(),
@@ -63,7 +63,7 @@ impl Report {
             stream_requests: whole.past,
             seconds,
             footprint_bytes: footprints.first().map_or(0, Footprint::bytes),
-            pools: answers.iter().map(|answer| Row::new(answer, seconds)).collect(),
+            pools: answers.iter().map(|answer| CaseRow::new(answer, seconds)).collect(),
         }
     }
 
@@ -107,9 +107,9 @@ impl Report {
     }
 }
 
-impl Row {
-    fn new(answer: &Answer, seconds: Option<f64>) -> Self {
-        let Answer { case, outcome, rate } = answer;
+impl CaseRow {
+    fn new(answer: &CaseAnswer, seconds: Option<f64>) -> Self {
+        let CaseAnswer { case, outcome, rate } = answer;
         let hits = |misses: f64, count: u64| if count == 0 { 0.0 } else { 1.0 - misses };
         Self {
             size_bytes: case.size_bytes,
@@ -130,8 +130,8 @@ impl Row {
     }
 }
 
-pub(super) fn print(output: Output, report: &Report) -> Result<(), ApiError> {
-    client::print(output, report, Report::text)
+pub(super) fn print(output: Output, report: &WhatIfReport) -> Result<(), ApiError> {
+    client::print(output, report, WhatIfReport::text)
 }
 
 /// From the first request to the last, if the trace has times.

@@ -14,7 +14,7 @@ use super::directory::{Counted, ExportId};
 use super::{Exports, HostEnv};
 use crate::transport::{DetachedTransport, Transport};
 
-/// How a conversation with a client ended, as far as this thread is concerned.
+/// How a conversation with a client ended, as this thread has it.
 pub(crate) enum Farewell {
     Over,
     /// It goes on where its export is.

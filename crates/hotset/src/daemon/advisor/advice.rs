@@ -12,7 +12,7 @@ use hotset_cache::advisor::miniature::Setup;
 use hotset_cache::config::{PolicyKind, PoolKind, VolumeName};
 
 use super::reads::ReadLatencies;
-use super::sums::{Asked, Sums};
+use super::sums::{AdviceAsked, Sums};
 use crate::advice::{NOTHING_HITS, PAYS_MIN, beyond, per_day, years};
 use crate::plane::Handle;
 use crate::size::{grouped, human, percent};
@@ -75,13 +75,13 @@ fn share_of(volume: &VolumeStatus, capacity_bytes: u64) -> u64 {
 struct Curves<'a> {
     sums: &'a Sums,
     facts: &'a Facts,
-    asked: Asked,
+    asked: AdviceAsked,
     pool: Curve,
     lru: Curve,
 }
 
 impl<'a> Curves<'a> {
-    fn new(sums: &'a Sums, facts: &'a Facts, asked: Asked) -> Self {
+    fn new(sums: &'a Sums, facts: &'a Facts, asked: AdviceAsked) -> Self {
         let direction = match sums.setup.kind {
             PoolKind::Read => Some(Direction::Read),
             PoolKind::ReadWrite => None,
@@ -136,7 +136,7 @@ impl<'a> Curves<'a> {
     }
 }
 
-pub(super) fn advice(name: &VolumeName, sums: &Sums, facts: &Facts, asked: Asked) -> Advice {
+pub(super) fn advice(name: &VolumeName, sums: &Sums, facts: &Facts, asked: AdviceAsked) -> Advice {
     let curves = Curves::new(sums, facts, asked);
     let (curve, recommended) = (curves.sizes(), curves.recommended());
     let present = facts.present_bytes.and_then(|bytes| curves.at(bytes));
@@ -162,7 +162,7 @@ pub(super) fn advice(name: &VolumeName, sums: &Sums, facts: &Facts, asked: Asked
 }
 
 /// What pools of other sizes would have done: as far as what is watched tells.
-pub(super) fn whatif(name: &VolumeName, sums: &Sums, facts: &Facts, asked: Asked, cases: &[Case]) -> LiveWhatIf {
+pub(super) fn whatif(name: &VolumeName, sums: &Sums, facts: &Facts, asked: AdviceAsked, cases: &[Case]) -> LiveWhatIf {
     let curves = Curves::new(sums, facts, asked);
     let pools = cases.iter().map(|case| answer(name, &curves, case)).collect();
     LiveWhatIf {
@@ -337,7 +337,7 @@ mod tests {
 
     use super::*;
 
-    const ASKED: Asked = Asked { window: AdviceWindow::Week, endurance_bytes: Some(600 << 40) };
+    const ASKED: AdviceAsked = AdviceAsked { window: AdviceWindow::Week, endurance_bytes: Some(600 << 40) };
 
     fn size(blocks: u64, reads_missed: f64) -> SizeTally {
         let ssd_written_bytes = 1e9;

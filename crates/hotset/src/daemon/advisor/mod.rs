@@ -26,7 +26,7 @@ use super::history;
 use crate::plane::Handle;
 
 pub(crate) use self::advice::Case;
-pub(crate) use self::sums::Asked;
+pub(crate) use self::sums::AdviceAsked;
 
 /// How often accesses are taken, while rings have room; and when one was a quarter full. The first has to do for a burst: 65,000
 /// accesses a second.
@@ -38,12 +38,12 @@ const DAY: u64 = 86_400;
 /// Watches all volumes and answers for them.
 pub(crate) struct Advisor {
     plane: Handle,
-    history: history::Handle,
+    history: history::HistoryHandle,
     watches: Arc<Mutex<Watches>>,
 }
 
 impl Advisor {
-    pub(crate) fn new(plane: Handle, history: history::Handle) -> Arc<Self> {
+    pub(crate) fn new(plane: Handle, history: history::HistoryHandle) -> Arc<Self> {
         Arc::new(Self { plane, history, watches: Arc::default() })
     }
 
@@ -108,13 +108,13 @@ impl Advisor {
     }
 
     /// Of one volume.
-    pub(crate) async fn advise(&self, name: &VolumeName, asked: Asked) -> Result<Advice, ApiError> {
+    pub(crate) async fn advise(&self, name: &VolumeName, asked: AdviceAsked) -> Result<Advice, ApiError> {
         let facts = Facts::of_all(&self.plane).await?;
         self.advice(name, asked, &facts).await?.ok_or_else(|| not_yet(name))
     }
 
     /// Of all volumes of which something is known.
-    pub(crate) async fn advise_all(&self, asked: Asked) -> Result<AdviceList, ApiError> {
+    pub(crate) async fn advise_all(&self, asked: AdviceAsked) -> Result<AdviceList, ApiError> {
         let facts = Facts::of_all(&self.plane).await?;
         let names = self.watches().names();
         let mut volumes = Vec::new();
@@ -128,7 +128,7 @@ impl Advisor {
     async fn advice(
         &self,
         name: &VolumeName,
-        asked: Asked,
+        asked: AdviceAsked,
         facts: &BTreeMap<VolumeName, Facts>,
     ) -> Result<Option<Advice>, ApiError> {
         let Some(facts) = facts.get(name) else { return Ok(None) };
@@ -137,7 +137,12 @@ impl Advisor {
     }
 
     /// What pools of other sizes would have done for a volume.
-    pub(crate) async fn whatif(&self, name: &VolumeName, asked: Asked, cases: &[Case]) -> Result<LiveWhatIf, ApiError> {
+    pub(crate) async fn whatif(
+        &self,
+        name: &VolumeName,
+        asked: AdviceAsked,
+        cases: &[Case],
+    ) -> Result<LiveWhatIf, ApiError> {
         let facts = Facts::of_all(&self.plane).await?;
         let facts = facts.get(name).ok_or_else(|| not_yet(name))?;
         let sums = self.sums(name, asked.window).await?.ok_or_else(|| not_yet(name))?;

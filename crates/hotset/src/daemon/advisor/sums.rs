@@ -7,7 +7,7 @@ use hotset_cache::advisor::tallies::Tallies;
 
 /// What was asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AdviceAsked {
     pub(crate) window: AdviceWindow,
     /// What all SSDs together may be written.
     pub(crate) endurance_bytes: Option<u64>,

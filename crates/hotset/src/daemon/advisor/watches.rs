@@ -22,7 +22,7 @@ const ACCESSES_PER_SECOND_MAX: usize = 1 << 16;
 
 /// What is known of all volumes.
 pub(super) struct Watches {
-    volumes: BTreeMap<VolumeName, Watch>,
+    volumes: BTreeMap<VolumeName, WatchedVolume>,
     /// Accesses that may be gone through before less is watched.
     allowance: usize,
 }
@@ -34,7 +34,7 @@ impl Default for Watches {
 }
 
 /// What is known of one volume.
-struct Watch {
+struct WatchedVolume {
     /// `None`: it was not asked yet what is kept of it.
     live: Option<Live>,
     /// Days since 1970.
@@ -72,7 +72,7 @@ impl Watches {
 
     /// What is kept of a volume, if anything is.
     pub(super) fn restore(&mut self, name: &VolumeName, before: Option<Vec<u8>>) {
-        let watch = Watch { live: None, day: 0, kept: 0, sums_hour: 0, changed: false, before };
+        let watch = WatchedVolume { live: None, day: 0, kept: 0, sums_hour: 0, changed: false, before };
         self.volumes.entry(name.clone()).or_insert(watch);
     }
 
@@ -149,7 +149,7 @@ fn is_busy(volume: &TakenOfVolume) -> bool {
     volume.taken.kept.len() >= KEPT_MAX / 4
 }
 
-impl Watch {
+impl WatchedVolume {
     /// What is known of it, for the pool that it has now.
     fn live_for(&mut self, volume: &TakenOfVolume, now: u64) -> &mut Live {
         let setup = volume.setup.unwrap_or_else(uncached_setup);

@@ -20,7 +20,7 @@ use super::flushed::{FlushScope, Outcome, Subject, dirty_bytes};
 use super::operations::Operations;
 use super::rewrite::{Rewriting, conversion_of};
 use crate::daemon::blocking::blocking;
-use crate::daemon::conversion::{Phase, Target};
+use crate::daemon::conversion::{ConversionPhase, ConversionTarget};
 use crate::daemon::naming::{pool_name, volume_name};
 use crate::daemon::opening::converting::{Converting, refused};
 use crate::daemon::opening::disks::{self, SsdOnDisk};
@@ -67,7 +67,7 @@ impl Conversions {
                 Some(_) | None => Err(refused(name, "it is being converted to something else; cancel that first")),
             };
         }
-        if target == Target::of(now) {
+        if target == ConversionTarget::of(now) {
             return Ok(self.operations.done_at_once(OperationKind::ConvertPool, subject.for_api()));
         }
         self.rewriting.check_convertible(now, &snapshot)?;
@@ -98,7 +98,7 @@ impl Conversions {
     async fn check_target(
         &self,
         now: &PoolStatus,
-        target: Target,
+        target: ConversionTarget,
         allow_same_disk: bool,
         snapshot: &Snapshot,
     ) -> Result<PoolPlan, ApiError> {
@@ -130,11 +130,13 @@ impl Conversions {
             // Volumes have left the pool for it: it goes on by itself.
             return;
         }
-        let undo = outcome.is_err() && phase == Some(Phase::Draining) && !self.records.stopping.load(Ordering::Relaxed);
+        let undo = outcome.is_err()
+            && phase == Some(ConversionPhase::Draining)
+            && !self.records.stopping.load(Ordering::Relaxed);
         if undo && let Err(error) = self.converting.forget_conversion(pool) {
             tracing::error!(
                 pool,
-                "its conversion was given up, and the record of it stays, which is tried again: {error}"
+                "its conversion was cancelled, and the record of it stays, which is tried again: {error}"
             );
         }
     }
@@ -166,7 +168,7 @@ impl Conversions {
     /// Volumes that are still to join a pool that was converted.
     fn check_all_joined(&self, pool: &str) -> Result<(), String> {
         let conversions = self.converting.conversions();
-        let joining = conversions.get(pool).filter(|conversion| conversion.phase == Phase::Joining);
+        let joining = conversions.get(pool).filter(|conversion| conversion.phase == ConversionPhase::Joining);
         joining.map_or(Ok(()), |conversion| {
             let volumes = conversion.volumes.join(", ");
             Err(format!("it is converted, and these volumes could not join it again yet, and are uncached: {volumes}"))
@@ -178,8 +180,8 @@ impl Conversions {
             (pool_name(pool)?, self.converting.conversions().get(pool).map(|conversion| conversion.phase));
         match phase {
             None => Ok(()),
-            Some(Phase::Draining) => self.drain_again(&name).await,
-            Some(Phase::Rewriting | Phase::Joining) => self.rewriting.go_on(&name).await,
+            Some(ConversionPhase::Draining) => self.drain_again(&name).await,
+            Some(ConversionPhase::Rewriting | ConversionPhase::Joining) => self.rewriting.go_on(&name).await,
         }
     }
 
@@ -233,9 +235,9 @@ impl DrainedFor for Conversions {
 }
 
 /// What a pool is to become.
-fn target(now: &PoolStatus, request: PoolConvert) -> Result<Target, ApiError> {
-    let is = Target::of(now);
-    let target = Target {
+fn target(now: &PoolStatus, request: PoolConvert) -> Result<ConversionTarget, ApiError> {
+    let is = ConversionTarget::of(now);
+    let target = ConversionTarget {
         kind: request.kind.unwrap_or(is.kind),
         block_size_bytes: request.block_size_bytes.unwrap_or(is.block_size_bytes),
         checksums: request.checksums.unwrap_or(is.checksums),

@@ -72,7 +72,7 @@ impl Losses {
             // Of those that were fenced some may be known to be lost, too.
             accepted_bytes += self.accept_known_loss(&pool).await?;
         }
-        tracing::warn!(pool = name, accepted_bytes, volumes_unfenced = unknown.len(), "what was lost is given up");
+        tracing::warn!(pool = name, accepted_bytes, volumes_unfenced = unknown.len(), "the loss was accepted");
         Ok(LossAccepted { accepted_bytes })
     }
 

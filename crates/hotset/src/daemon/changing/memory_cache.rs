@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hotset_api::{ApiError, ApiErrorKind, MemoryCache, MemoryCacheSet};
 
 use crate::daemon::opening::records::Records;
-use crate::daemon::pressure::{Allowance, Change, Pressure};
+use crate::daemon::pressure::{Allowance, AllowanceChange, Pressure};
 use crate::plane::Snapshot;
 use crate::size::human;
 
 /// Decides how large the memory cache is.
 pub(crate) struct MemoryCaching {
     records: Arc<Records>,
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<MemoryWanted>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Wanted {
+struct MemoryWanted {
     /// What an administrator has set; none: as configured.
     set_bytes: Option<u64>,
     allowance: Allowance,
@@ -24,7 +24,7 @@ struct Wanted {
 
 impl MemoryCaching {
     pub(crate) fn new(records: Arc<Records>) -> Self {
-        let wanted = Wanted { set_bytes: records.state.memory_cache_bytes(), ..Wanted::default() };
+        let wanted = MemoryWanted { set_bytes: records.state.memory_cache_bytes(), ..MemoryWanted::default() };
         Self { records, wanted: Mutex::new(wanted) }
     }
 
@@ -83,7 +83,7 @@ impl MemoryCaching {
 
     /// Takes note of how memory is, and gives each thread what it may have now. Answers if that is less than all from here on, or all
     /// again.
-    pub(crate) async fn follow(&self, pressure: &Pressure) -> Option<Change> {
+    pub(crate) async fn follow(&self, pressure: &Pressure) -> Option<AllowanceChange> {
         let change = self.wanted().allowance.follow(pressure);
         // The data plane stops: then nothing is to be given any more.
         let _ = self.give().await;
@@ -97,7 +97,7 @@ impl MemoryCaching {
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+    fn wanted(&self) -> MutexGuard<'_, MemoryWanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -39,7 +39,7 @@ enum RemovalPlan {
 }
 
 /// A removal that was begun.
-enum Begun {
+enum RemovalBegun {
     /// It is done; whether it changed anything.
     Done(bool),
     /// It follows a flush.
@@ -48,12 +48,12 @@ enum Begun {
 
 /// Dirty data in the way of a removal.
 enum InTheWay {
-    /// No read-write pool is concerned.
+    /// It is about no read-write pool.
     Nothing,
     /// It can be flushed.
     Dirty(FlushScope),
     /// It cannot be flushed now; why, and what to do.
-    Stuck { dirty_bytes: u64, why: String },
+    NotFlushable { dirty_bytes: u64, why: String },
     /// Nobody knows how much there is: the pool is not open.
     Unknown { pool: String },
     /// The volume's backing device is not there: the engine knows, and names the bytes.
@@ -102,8 +102,8 @@ impl Removals {
         removal: Removal,
     ) -> Result<bool, ApiError> {
         match self.begin(subject, purpose, removal).await? {
-            Begun::Done(changed) => Ok(changed),
-            Begun::Flushing(flush) => flush.ended().await,
+            RemovalBegun::Done(changed) => Ok(changed),
+            RemovalBegun::Flushing(flush) => flush.ended().await,
         }
     }
 
@@ -112,14 +112,18 @@ impl Removals {
         subject: &Subject,
         purpose: FlushPurpose,
         removal: Removal,
-    ) -> Result<Begun, ApiError> {
+    ) -> Result<RemovalBegun, ApiError> {
         let _one_at_a_time = self.records.change.lock().await;
         Ok(match self.plan_removal(subject, purpose, removal).await? {
-            RemovalPlan::Remove(dirty) => Begun::Done(self.take_away(subject, purpose, dirty).await?),
-            RemovalPlan::Flush(scope) => {
-                Begun::Flushing(self.draining.begin_flush(subject, purpose, scope, Who::asks(), Arc::clone(self)))
-            }
-            RemovalPlan::Join(flush) => Begun::Flushing(flush),
+            RemovalPlan::Remove(dirty) => RemovalBegun::Done(self.take_away(subject, purpose, dirty).await?),
+            RemovalPlan::Flush(scope) => RemovalBegun::Flushing(self.draining.begin_flush(
+                subject,
+                purpose,
+                scope,
+                Who::asks(),
+                Arc::clone(self),
+            )),
+            RemovalPlan::Join(flush) => RemovalBegun::Flushing(flush),
         })
     }
 
@@ -135,8 +139,8 @@ impl Removals {
             FlushPurpose::DeletePool | FlushPurpose::ConvertPool => Subject::pool(name)?,
         };
         match self.begin(&subject, purpose, removal).await? {
-            Begun::Flushing(flush) => Ok(flush.id()),
-            Begun::Done(_) => Ok(self.operations.done_at_once(purpose.into(), subject.for_api())),
+            RemovalBegun::Flushing(flush) => Ok(flush.id()),
+            RemovalBegun::Done(_) => Ok(self.operations.done_at_once(purpose.into(), subject.for_api())),
         }
     }
 
@@ -200,7 +204,7 @@ impl Removals {
             InTheWay::Dirty(scope) if !removal.force => Ok(RemovalPlan::Flush(scope)),
             InTheWay::Dirty(FlushScope { dirty_bytes: 0, .. }) => Ok(RemovalPlan::Remove(DirtyData::Clean)),
             InTheWay::Dirty(scope) => Err(would_lose(subject, scope.dirty_bytes, &flushed_otherwise(subject))),
-            InTheWay::Stuck { dirty_bytes, why } => Err(would_lose(subject, dirty_bytes, &why)),
+            InTheWay::NotFlushable { dirty_bytes, why } => Err(would_lose(subject, dirty_bytes, &why)),
             InTheWay::Unknown { pool } => Err(may_lose(subject, &pool)),
         }
     }
@@ -215,7 +219,7 @@ impl Removals {
     fn in_the_way_of_volume(&self, subject: &Subject, name: &VolumeName, snapshot: &Snapshot) -> InTheWay {
         let offline = self.records.offline();
         if let Some(fenced) = offline.fenced.get(name.as_str()) {
-            return InTheWay::Stuck { dirty_bytes: fenced.dirty_bytes, why: fenced.reason.clone() };
+            return InTheWay::NotFlushable { dirty_bytes: fenced.dirty_bytes, why: fenced.reason.clone() };
         }
         if let Some(pool) = offline.pool_of(name.as_str()) {
             return match pool.record.kind {
@@ -251,7 +255,7 @@ impl Removals {
         let dirty_bytes = dirty_bytes(subject, snapshot);
         let fenced = pool.volumes.iter().find_map(|volume| Some((volume, offline.fenced.get(volume.as_str())?)));
         if let Some((volume, fenced)) = fenced {
-            return InTheWay::Stuck {
+            return InTheWay::NotFlushable {
                 dirty_bytes,
                 why: format!("volume {volume} cannot be flushed: {}", fenced.reason),
             };

@@ -9,7 +9,7 @@ use hotset_cache::{DirtyData, Missing, PoolSpec, PoolStatus};
 
 use super::volumes::Volumes;
 use crate::daemon::blocking::blocking;
-use crate::daemon::conversion::{Conversion, Converted, Phase, Target, as_set};
+use crate::daemon::conversion::{Conversion, ConversionPhase, ConversionTarget, Converted, as_set};
 use crate::daemon::naming::{uuid, volume_name};
 use crate::daemon::opening::converting::{Converting, refused};
 use crate::daemon::opening::guard::Guard;
@@ -90,7 +90,7 @@ impl Rewriting {
 
     /// The pool holds nothing: from here on only the new one counts.
     async fn dissolve(&self, now: &PoolStatus, conversion: Conversion) -> Result<(), ApiError> {
-        self.converting.write_conversion(Conversion { phase: Phase::Rewriting, ..conversion.clone() })?;
+        self.converting.write_conversion(Conversion { phase: ConversionPhase::Rewriting, ..conversion.clone() })?;
         self.converting.show_rewritten(&conversion, "it is being converted");
         let name = now.name.clone();
         if let Err(error) =
@@ -108,7 +108,7 @@ impl Rewriting {
     pub(super) async fn go_on(&self, name: &PoolName) -> Result<(), ApiError> {
         let recorded = self.converting.conversions().get(name.as_str()).cloned();
         let Some(mut conversion) = recorded else { return Ok(()) };
-        if conversion.phase == Phase::Rewriting {
+        if conversion.phase == ConversionPhase::Rewriting {
             if let Err(error) = self.make_anew(name, &conversion).await {
                 let reason = format!(
                     "its conversion cannot go on: {error}; it is tried every {} s; `hotset pool delete {name}` gives the pool \
@@ -118,7 +118,7 @@ impl Rewriting {
                 self.converting.show_rewritten(&conversion, &reason);
                 return Err(error);
             }
-            conversion.phase = Phase::Joining;
+            conversion.phase = ConversionPhase::Joining;
             self.converting.write_conversion(conversion.clone())?;
         }
         if self.records.is_open(name).await {
@@ -211,7 +211,11 @@ impl Rewriting {
 }
 
 /// A conversion at its beginning; of the pool as it is now, and of volumes that have left it already.
-pub(super) async fn conversion_of(now: &PoolStatus, target: Target, left: Vec<String>) -> Result<Conversion, ApiError> {
+pub(super) async fn conversion_of(
+    now: &PoolStatus,
+    target: ConversionTarget,
+    left: Vec<String>,
+) -> Result<Conversion, ApiError> {
     let settings = target.settings(now.settings).map_err(|error| words::error(&error))?;
     let ssds = now.ssds.iter().map(|ssd| ssd.path.clone()).collect();
     let spares = now.spares.iter().map(|spare| spare.path.clone()).collect();
@@ -220,7 +224,7 @@ pub(super) async fn conversion_of(now: &PoolStatus, target: Target, left: Vec<St
     volumes.extend(left.into_iter().filter(|name| !now.volumes.iter().any(|volume| volume.as_str() == name)));
     Ok(Conversion {
         pool: now.name.to_string(),
-        phase: Phase::Draining,
+        phase: ConversionPhase::Draining,
         target,
         uuid: uuid(now.uuid),
         io_type: words::io_type(settings.io_type),

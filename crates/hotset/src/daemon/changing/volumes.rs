@@ -31,7 +31,7 @@ pub(crate) struct Volumes {
     pub(crate) flushes: Arc<Flushes>,
     pub(crate) local: Arc<LocalDevices>,
     /// Where statistics are kept; none before the control plane is there.
-    pub(crate) history: OnceLock<(history::Handle, Arc<Advisor>)>,
+    pub(crate) history: OnceLock<(history::HistoryHandle, Arc<Advisor>)>,
     /// Volumes that were renamed and of which the observer has not heard: from, to.
     pub(crate) renamed: Mutex<Vec<(String, String)>>,
 }
@@ -334,7 +334,7 @@ impl Volumes {
     ///
     /// # Panics
     /// If told twice.
-    pub(crate) fn keeps_statistics(&self, history: history::Handle, advisor: Arc<Advisor>) {
+    pub(crate) fn keeps_statistics(&self, history: history::HistoryHandle, advisor: Arc<Advisor>) {
         assert!(self.history.set((history, advisor)).is_ok(), "there is one history");
     }
 

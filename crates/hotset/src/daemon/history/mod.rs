@@ -19,7 +19,7 @@ use self::bucket::Bucket;
 use self::sampler::Sampler;
 use self::store::{FILE_NAME, LEVELS, Level, Row, Store};
 use super::clock::unix_ms;
-use super::register::Register;
+use super::register::ConditionRegister;
 
 pub(crate) use recent::Recent;
 pub(crate) use sampler::Look;
@@ -44,7 +44,7 @@ pub(crate) struct Question {
     pub(crate) points: u64,
 }
 
-enum Job {
+enum HistoryJob {
     Look { at: u64, look: Box<Look> },
     CacheEnabled { volume: String, at: u64 },
     Renamed { from: String, to: String },
@@ -59,13 +59,13 @@ enum Job {
 
 /// Reaches the history's thread. A handle: cloning it is cheap; when the last one goes, the thread ends.
 #[derive(Clone)]
-pub(crate) struct Handle {
-    jobs: Sender<Job>,
+pub(crate) struct HistoryHandle {
+    jobs: Sender<HistoryJob>,
 }
 
-impl Handle {
+impl HistoryHandle {
     /// Starts the thread. What is wrong with the file is a condition.
-    pub(crate) fn start(directory: &Path, register: Register) -> std::io::Result<Self> {
+    pub(crate) fn start(directory: &Path, register: ConditionRegister) -> std::io::Result<Self> {
         let (jobs, inbox) = channel();
         let directory = directory.to_owned();
         std::thread::Builder::new().name("history".to_owned()).spawn(move || run(&directory, &inbox, register))?;
@@ -73,52 +73,52 @@ impl Handle {
     }
 
     pub(crate) async fn answer(&self, question: Question) -> Result<History, ApiError> {
-        let answer = self.ask(|reply| Job::Answer { question, now: now(), reply }).await?;
+        let answer = self.ask(|reply| HistoryJob::Answer { question, now: now(), reply }).await?;
         answer.map_err(|message| ApiError::new(ApiErrorKind::Unavailable, message))
     }
 
     /// A volume's warm-up begins.
     pub(crate) fn note_cache_enabled(&self, volume: &str) {
         // Without a history there is nothing to note it in.
-        let _ = self.jobs.send(Job::CacheEnabled { volume: volume.to_owned(), at: now() });
+        let _ = self.jobs.send(HistoryJob::CacheEnabled { volume: volume.to_owned(), at: now() });
     }
 
     /// A volume's statistics go on under its new name.
     pub(crate) fn note_renamed(&self, from: &str, to: &str) {
-        let _ = self.jobs.send(Job::Renamed { from: from.to_owned(), to: to.to_owned() });
+        let _ = self.jobs.send(HistoryJob::Renamed { from: from.to_owned(), to: to.to_owned() });
     }
 
     /// What the advisor knows of a volume is kept for the next start.
     pub(crate) fn keep_advice(&self, volume: &str, at: u64, state: Vec<u8>) {
         // Without a history there is nothing to keep it in, here and below.
-        let _ = self.jobs.send(Job::KeepAdvice { volume: volume.to_owned(), at, state });
+        let _ = self.jobs.send(HistoryJob::KeepAdvice { volume: volume.to_owned(), at, state });
     }
 
     /// What the advisor has summed up of a volume until now, to tell later what came after.
     pub(crate) fn keep_sums(&self, volume: &str, at: u64, sums: Vec<u8>) {
-        let _ = self.jobs.send(Job::KeepSums { volume: volume.to_owned(), at, sums });
+        let _ = self.jobs.send(HistoryJob::KeepSums { volume: volume.to_owned(), at, sums });
     }
 
     pub(crate) fn forget_advice(&self, volume: &str) {
-        let _ = self.jobs.send(Job::ForgetAdvice { volume: volume.to_owned() });
+        let _ = self.jobs.send(HistoryJob::ForgetAdvice { volume: volume.to_owned() });
     }
 
     /// What was kept last by [`Self::keep_advice`].
     pub(crate) async fn advice_of(&self, volume: &str) -> Result<Option<Vec<u8>>, ApiError> {
-        self.ask(|reply| Job::AdviceOf { volume: volume.to_owned(), reply }).await
+        self.ask(|reply| HistoryJob::AdviceOf { volume: volume.to_owned(), reply }).await
     }
 
     /// What was kept last by [`Self::keep_sums`] at this time or before, and when.
     pub(crate) async fn sums_before(&self, volume: &str, at: u64) -> Result<Option<(u64, Vec<u8>)>, ApiError> {
-        self.ask(|reply| Job::SumsBefore { volume: volume.to_owned(), at, reply }).await
+        self.ask(|reply| HistoryJob::SumsBefore { volume: volume.to_owned(), at, reply }).await
     }
 
     /// Completes when everything that was to be kept until now is, or cannot be.
     pub(crate) async fn written(&self) {
-        let _ = self.ask(|reply| Job::Written { reply }).await;
+        let _ = self.ask(|reply| HistoryJob::Written { reply }).await;
     }
 
-    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, ApiError> {
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> HistoryJob) -> Result<T, ApiError> {
         let (reply, answer) = oneshot::channel();
         self.jobs.send(job(reply)).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())
@@ -126,7 +126,7 @@ impl Handle {
 
     /// A look at all counters. False: nobody is there to take it.
     pub(crate) fn take(&self, look: Look) -> bool {
-        self.jobs.send(Job::Look { at: now(), look: Box::new(look) }).is_ok()
+        self.jobs.send(HistoryJob::Look { at: now(), look: Box::new(look) }).is_ok()
     }
 }
 
@@ -139,23 +139,23 @@ fn now() -> u64 {
 }
 
 /// The thread: does one job after the other until nobody can send any more.
-fn run(directory: &Path, inbox: &Receiver<Job>, register: Register) {
+fn run(directory: &Path, inbox: &Receiver<HistoryJob>, register: ConditionRegister) {
     let mut keeper = Keeper::new(directory, register);
     for job in inbox {
         match job {
-            Job::Look { at, look } => keeper.take(at, *look),
-            Job::CacheEnabled { volume, at } => keeper.note_cache_enabled(&volume, at),
-            Job::Renamed { from, to } => keeper.rename(&from, &to),
-            Job::KeepAdvice { volume, at, state } => keeper.keep(|store| store.keep_advice(&volume, at, &state)),
-            Job::KeepSums { volume, at, sums } => keeper.keep(|store| store.keep_sums(&volume, at, &sums)),
-            Job::ForgetAdvice { volume } => keeper.keep(|store| store.forget_advice(&volume)),
+            HistoryJob::Look { at, look } => keeper.take(at, *look),
+            HistoryJob::CacheEnabled { volume, at } => keeper.note_cache_enabled(&volume, at),
+            HistoryJob::Renamed { from, to } => keeper.rename(&from, &to),
+            HistoryJob::KeepAdvice { volume, at, state } => keeper.keep(|store| store.keep_advice(&volume, at, &state)),
+            HistoryJob::KeepSums { volume, at, sums } => keeper.keep(|store| store.keep_sums(&volume, at, &sums)),
+            HistoryJob::ForgetAdvice { volume } => keeper.keep(|store| store.forget_advice(&volume)),
             // Who asked may be gone: then nobody wants the answer, here and below.
-            Job::AdviceOf { volume, reply } => drop(reply.send(keeper.find(|store| store.advice_of(&volume)))),
-            Job::SumsBefore { volume, at, reply } => {
+            HistoryJob::AdviceOf { volume, reply } => drop(reply.send(keeper.find(|store| store.advice_of(&volume)))),
+            HistoryJob::SumsBefore { volume, at, reply } => {
                 let _ = reply.send(keeper.find(|store| store.sums_before(&volume, at)));
             }
-            Job::Written { reply } => drop(reply.send(())),
-            Job::Answer { question, now, reply } => {
+            HistoryJob::Written { reply } => drop(reply.send(())),
+            HistoryJob::Answer { question, now, reply } => {
                 // Who asked may be gone: then nobody wants the answer.
                 let _ = reply.send(keeper.answer(&question, now));
             }
@@ -168,11 +168,11 @@ struct Keeper<'a> {
     store: Result<Store, String>,
     sampler: Sampler,
     until_forgetting: u32,
-    register: Register,
+    register: ConditionRegister,
 }
 
 impl<'a> Keeper<'a> {
-    fn new(directory: &'a Path, register: Register) -> Self {
+    fn new(directory: &'a Path, register: ConditionRegister) -> Self {
         let store = open(directory, &register);
         Self { directory, store, sampler: Sampler::default(), until_forgetting: 0, register }
     }
@@ -244,7 +244,7 @@ impl<'a> Keeper<'a> {
     }
 }
 
-fn open(directory: &Path, register: &Register) -> Result<Store, String> {
+fn open(directory: &Path, register: &ConditionRegister) -> Result<Store, String> {
     let opened = Store::open(directory);
     look_for_set_aside(directory, register);
     match opened {
@@ -261,7 +261,7 @@ fn open(directory: &Path, register: &Register) -> Result<Store, String> {
 }
 
 /// Statistics that were set aside are told as long as the file is there.
-fn look_for_set_aside(directory: &Path, register: &Register) {
+fn look_for_set_aside(directory: &Path, register: &ConditionRegister) {
     match store::set_aside_files(directory).first() {
         Some(aside) => register.raise(
             ConditionKind::StatisticsSetAside,

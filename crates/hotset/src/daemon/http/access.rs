@@ -24,7 +24,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 
 /// How a client came here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum ClientDoor {
     Unix,
     Loopback,
     Tls,
@@ -33,7 +33,7 @@ pub(crate) enum Door {
 /// What is asked of those who come by one door.
 #[derive(Clone)]
 pub(crate) struct Gate {
-    pub(crate) door: Door,
+    pub(crate) door: ClientDoor,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) counters: Counters,
     /// Names of this machine by which hosts elsewhere may call it.
@@ -51,12 +51,12 @@ pub(crate) struct Peer {
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Client {
+pub(crate) struct Caller {
     pub(crate) role: Role,
     pub(crate) token: Option<Identity>,
 }
 
-impl Client {
+impl Caller {
     /// For what is told of what they change.
     fn identity(&self, request: &Request) -> Who {
         // Browsers say of which kind a page's request is; nobody else does.
@@ -122,14 +122,14 @@ fn secure(headers: &mut HeaderMap) {
 }
 
 impl Gate {
-    fn check(&self, request: &Request) -> Result<Option<Client>, ApiError> {
+    fn check(&self, request: &Request) -> Result<Option<Caller>, ApiError> {
         let headers = request.headers();
         let host = text(headers, header::HOST.as_str());
         if !self.answers_to(host) {
             let message = format!("host {host:?}: this API does not answer to that name");
             let hint = match self.door {
-                Door::Unix | Door::Loopback => "call it localhost",
-                Door::Tls => "call it by its address, or add the name to api_names in the configuration",
+                ClientDoor::Unix | ClientDoor::Loopback => "call it localhost",
+                ClientDoor::Tls => "call it by its address, or add the name to api_names in the configuration",
             };
             return Err(ApiError::new(ApiErrorKind::Forbidden, message).with_hint(hint));
         }
@@ -152,25 +152,25 @@ impl Gate {
         let ip = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
         let local = name.eq_ignore_ascii_case("localhost") || ip.is_some_and(|ip| ip.is_loopback());
         match self.door {
-            Door::Unix => local || ["", "hotset"].contains(&name),
-            Door::Loopback => local || name == "hotset",
+            ClientDoor::Unix => local || ["", "hotset"].contains(&name),
+            ClientDoor::Loopback => local || name == "hotset",
             // An address cannot be rebound.
-            Door::Tls => ip.is_some() || local || self.names.iter().any(|own| own.eq_ignore_ascii_case(name)),
+            ClientDoor::Tls => ip.is_some() || local || self.names.iter().any(|own| own.eq_ignore_ascii_case(name)),
         }
     }
 
-    fn who(&self, headers: &HeaderMap) -> Result<Client, ApiError> {
+    fn who(&self, headers: &HeaderMap) -> Result<Caller, ApiError> {
         let Some(value) = headers.get(header::AUTHORIZATION) else {
             return match self.door {
-                Door::Unix | Door::Loopback => Ok(Client { role: Role::Admin, token: None }),
-                Door::Tls => Err(unauthenticated("this address needs a token")),
+                ClientDoor::Unix | ClientDoor::Loopback => Ok(Caller { role: Role::Admin, token: None }),
+                ClientDoor::Tls => Err(unauthenticated("this address needs a token")),
             };
         };
         let token = value.to_str().ok().and_then(|value| value.split_once(' '));
         let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
         let found = token.and_then(|token| self.tokens.who(token));
         let (identity, role) = found.ok_or_else(|| unauthenticated("the token is not known here"))?;
-        Ok(Client { role, token: Some(identity) })
+        Ok(Caller { role, token: Some(identity) })
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    fn gate(door: Door) -> Gate {
+    fn gate(door: ClientDoor) -> Gate {
         Gate {
             door,
             tokens: Arc::default(),
@@ -222,7 +222,12 @@ mod tests {
         }
     }
 
-    fn check(door: Door, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<Option<Client>, ApiErrorKind> {
+    fn check(
+        door: ClientDoor,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Option<Caller>, ApiErrorKind> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -233,18 +238,18 @@ mod tests {
     #[test]
     fn only_names_of_this_machine_are_answered() {
         for host in ["localhost", "localhost:7780", "127.0.0.1:7780", "127.0.0.2", "[::1]:7780", "[::1]", "LocalHost"] {
-            for door in [Door::Unix, Door::Loopback, Door::Tls] {
+            for door in [ClientDoor::Unix, ClientDoor::Loopback, ClientDoor::Tls] {
                 assert!(gate(door).answers_to(host), "{host} {door:?}");
             }
         }
         for host in ["example.org", "example.org:80", "10.0.0.1:7780", "localhost.example.org", "[::2]:80", "127.evil"]
         {
-            assert!(!gate(Door::Loopback).answers_to(host), "{host}");
+            assert!(!gate(ClientDoor::Loopback).answers_to(host), "{host}");
         }
         for (host, answers) in
             [("192.0.2.7:443", true), ("cache.example:443", true), ("evil.example:443", false), ("", false)]
         {
-            assert_eq!(gate(Door::Tls).answers_to(host), answers, "{host}");
+            assert_eq!(gate(ClientDoor::Tls).answers_to(host), answers, "{host}");
         }
     }
 
@@ -252,11 +257,14 @@ mod tests {
     fn a_page_of_another_origin_drives_nothing() {
         let host = ("host", "localhost:1");
         for foreign in ["http://evil.example", "null", "http://localhost:2", "https://localhost:1.evil.example"] {
-            let refused = check(Door::Loopback, "POST", "/api/v1/pools", &[host, ("origin", foreign)]);
+            let refused = check(ClientDoor::Loopback, "POST", "/api/v1/pools", &[host, ("origin", foreign)]);
             assert_eq!(refused, Err(ApiErrorKind::Forbidden), "{foreign}");
         }
-        assert!(check(Door::Loopback, "POST", "/api/v1/pools", &[host, ("origin", "http://localhost:1")]).is_ok());
-        let site = |site| check(Door::Loopback, "GET", "/api/v1/status", &[host, ("sec-fetch-site", site)]).is_ok();
+        assert!(
+            check(ClientDoor::Loopback, "POST", "/api/v1/pools", &[host, ("origin", "http://localhost:1")]).is_ok()
+        );
+        let site =
+            |site| check(ClientDoor::Loopback, "GET", "/api/v1/status", &[host, ("sec-fetch-site", site)]).is_ok();
         assert!(site("same-origin") && site("none") && !site("cross-site") && !site("same-site"));
     }
 
@@ -264,19 +272,19 @@ mod tests {
     fn over_the_network_nothing_but_the_consoles_files_is_there_without_a_token() {
         let host = ("host", "192.0.2.1");
         for path in ["/api/v1/status", "/api", "/api/v1/none", "/metrics"] {
-            assert_eq!(check(Door::Tls, "GET", path, &[host]), Err(ApiErrorKind::Unauthenticated), "{path}");
+            assert_eq!(check(ClientDoor::Tls, "GET", path, &[host]), Err(ApiErrorKind::Unauthenticated), "{path}");
         }
-        let wrong = check(Door::Tls, "GET", "/api/v1/status", &[host, ("authorization", "Bearer hotset_00")]);
+        let wrong = check(ClientDoor::Tls, "GET", "/api/v1/status", &[host, ("authorization", "Bearer hotset_00")]);
         assert_eq!(wrong, Err(ApiErrorKind::Unauthenticated));
-        assert_eq!(check(Door::Tls, "GET", "/", &[host]), Ok(None));
+        assert_eq!(check(ClientDoor::Tls, "GET", "/", &[host]), Ok(None));
         let wrong_but_local = [("host", "localhost"), ("authorization", "Bearer nobody")];
-        let refused = check(Door::Loopback, "GET", "/api/v1/status", &wrong_but_local);
+        let refused = check(ClientDoor::Loopback, "GET", "/api/v1/status", &wrong_but_local);
         assert_eq!(refused, Err(ApiErrorKind::Unauthenticated), "a token that is given must be right");
     }
 
     #[test]
     fn a_viewer_changes_nothing() {
-        let viewer = Client { role: Role::View, token: None };
+        let viewer = Caller { role: Role::View, token: None };
         assert_eq!(viewer.must_be_admin("x").unwrap_err().kind, ApiErrorKind::Forbidden);
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::control::Control;
-use super::exchange::{Answer, Asked, Name};
+use super::exchange::{Answer, Name, Queried};
 use crate::daemon::advisor::{self, Case};
 use crate::words;
 
@@ -26,9 +26,9 @@ pub(super) struct AdviceAsked {
 }
 
 impl AdviceAsked {
-    fn asked(&self) -> advisor::Asked {
+    fn asked(&self) -> advisor::AdviceAsked {
         let window = self.window.unwrap_or(AdviceWindow::Week);
-        advisor::Asked { window, endurance_bytes: self.endurance_bytes }
+        advisor::AdviceAsked { window, endurance_bytes: self.endurance_bytes }
     }
 }
 
@@ -37,7 +37,7 @@ impl AdviceAsked {
     responses((status = 200, body = api::AdviceList), (status = "default", body = ApiError)))]
 pub(super) async fn advise_all(
     State(control): State<Control>,
-    Asked(asked): Asked<AdviceAsked>,
+    Queried(asked): Queried<AdviceAsked>,
 ) -> Answer<api::AdviceList> {
     Ok(Json(control.advisor.advise_all(asked.asked()).await?))
 }
@@ -48,7 +48,7 @@ pub(super) async fn advise_all(
 pub(super) async fn advise(
     State(control): State<Control>,
     Name(name): Name<String>,
-    Asked(asked): Asked<AdviceAsked>,
+    Queried(asked): Queried<AdviceAsked>,
 ) -> Answer<api::Advice> {
     let name = open_volume(&control, &name).await?;
     Ok(Json(control.advisor.advise(&name, asked.asked()).await?))
@@ -75,12 +75,12 @@ pub(super) struct WhatIfAsked {
 pub(super) async fn whatif(
     State(control): State<Control>,
     Name(name): Name<String>,
-    Asked(asked): Asked<WhatIfAsked>,
+    Queried(asked): Queried<WhatIfAsked>,
 ) -> Answer<api::LiveWhatIf> {
     let name = open_volume(&control, &name).await?;
     let cases = cases(&asked)?;
     let window = asked.window.unwrap_or(AdviceWindow::Week);
-    let asked = advisor::Asked { window, endurance_bytes: None };
+    let asked = advisor::AdviceAsked { window, endurance_bytes: None };
     Ok(Json(control.advisor.whatif(&name, asked, &cases).await?))
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Control {
     pub(crate) events: Arc<EventLog>,
     pub(crate) notices: Notices,
     pub(crate) tokens: Arc<Tokens>,
-    pub(crate) history: history::Handle,
+    pub(crate) history: history::HistoryHandle,
     pub(crate) advisor: Arc<Advisor>,
     /// What the observer saw last; `None` until it has looked.
     pub(crate) latest: watch::Receiver<Option<Arc<Status>>>,

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use utoipa::IntoParams;
 
-use super::access::Client;
+use super::access::Caller;
 use super::control::Control;
-use super::exchange::{Answer, Asked};
+use super::exchange::{Answer, Queried};
 use crate::daemon::reporting::events::EventLog;
 use crate::daemon::room::Visit;
 use crate::daemon::tokens::Tokens;
@@ -36,7 +36,7 @@ pub(super) struct EventsAsked {
     responses((status = 200, body = api::EventList), (status = "default", body = ApiError)))]
 pub(super) async fn list_events(
     State(control): State<Control>,
-    Asked(asked): Asked<EventsAsked>,
+    Queried(asked): Queried<EventsAsked>,
 ) -> Answer<api::EventList> {
     Ok(Json(control.events.list(asked.after)))
 }
@@ -47,9 +47,9 @@ pub(super) async fn list_events(
     responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ApiError)))]
 pub(super) async fn stream_events(
     State(control): State<Control>,
-    Extension(client): Extension<Option<Client>>,
+    Extension(client): Extension<Option<Caller>>,
     visit: Option<Extension<Visit>>,
-    Asked(asked): Asked<EventsAsked>,
+    Queried(asked): Queried<EventsAsked>,
 ) -> Sse<impl Stream<Item = Result<Message, Infallible>>> {
     if let Some(Extension(visit)) = visit {
         visit.follows_events();
@@ -69,7 +69,7 @@ pub(super) async fn stream_events(
 }
 
 /// Never, where none was shown.
-async fn token_is_deleted(tokens: Arc<Tokens>, client: Option<Client>) {
+async fn token_is_deleted(tokens: Arc<Tokens>, client: Option<Caller>) {
     match client.and_then(|client| client.token) {
         Some(identity) => tokens.is_deleted(&identity).await,
         None => std::future::pending().await,

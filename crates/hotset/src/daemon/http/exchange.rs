@@ -112,9 +112,9 @@ where
 }
 
 /// The query, whose errors are ours.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct Queried<T>(pub(super) T);
 
-impl<T, S> FromRequestParts<S> for Asked<T>
+impl<T, S> FromRequestParts<S> for Queried<T>
 where
     axum::extract::Query<T>: FromRequestParts<S, Rejection = QueryRejection>,
     S: Send + Sync,

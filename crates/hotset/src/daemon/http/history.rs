@@ -8,7 +8,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::control::Control;
-use super::exchange::{Answer, Asked};
+use super::exchange::{Answer, Queried};
 use crate::daemon::clock::unix_ms;
 use crate::daemon::history::Question;
 
@@ -35,7 +35,10 @@ pub(super) struct HistoryAsked {
 
 #[utoipa::path(get, path = "/api/v1/history", params(HistoryAsked),
     responses((status = 200, body = api::History), (status = "default", body = ApiError)))]
-pub(super) async fn history(State(control): State<Control>, Asked(asked): Asked<HistoryAsked>) -> Answer<api::History> {
+pub(super) async fn history(
+    State(control): State<Control>,
+    Queried(asked): Queried<HistoryAsked>,
+) -> Answer<api::History> {
     let question = question(&asked, unix_ms() / 1000)?;
     Ok(Json(control.history.answer(question).await?))
 }

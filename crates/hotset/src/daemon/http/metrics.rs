@@ -37,7 +37,7 @@ pub(super) async fn metrics(State(rooms): Manages) -> Result<impl IntoResponse, 
 }
 
 fn text(status: &Status, look: &Look) -> String {
-    let mut page = Page(String::new());
+    let mut page = MetricsPage(String::new());
     of_daemon(&mut page, status);
     of_conditions(&mut page, &status.conditions);
     of_counters(&mut page, &status.counters);
@@ -49,7 +49,7 @@ fn text(status: &Status, look: &Look) -> String {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum MetricKind {
     Gauge,
     Counter,
     Histogram,
@@ -57,14 +57,14 @@ enum Kind {
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-struct Page(String);
+struct MetricsPage(String);
 
-impl Page {
-    fn head(&mut self, name: &str, kind: Kind, help: &str) {
+impl MetricsPage {
+    fn head(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-            Kind::Histogram => "histogram",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
+            MetricKind::Histogram => "histogram",
         };
         self.line(format_args!("# HELP {name} {help}"));
         self.line(format_args!("# TYPE {name} {kind}"));
@@ -85,7 +85,7 @@ impl Page {
     /// A metric of each of `all`.
     fn family<'a, T: 'a, V: Display>(
         &mut self,
-        (name, kind, help): (&str, Kind, &str),
+        (name, kind, help): (&str, MetricKind, &str),
         all: impl IntoIterator<Item = &'a T>,
         labels: impl Fn(&'a T) -> Labels<'a>,
         value: impl Fn(&'a T) -> V,
@@ -112,8 +112,8 @@ fn health(health: Health) -> u8 {
     }
 }
 
-fn of_daemon(page: &mut Page, status: &Status) {
-    page.head("hotset_build_info", Kind::Gauge, "Always 1; the version is in the label.");
+fn of_daemon(page: &mut MetricsPage, status: &Status) {
+    page.head("hotset_build_info", MetricKind::Gauge, "Always 1; the version is in the label.");
     page.sample("hotset_build_info", &vec![("version", status.version.as_str())], 1);
     for (name, help, value) in [
         (
@@ -146,25 +146,25 @@ fn of_daemon(page: &mut Page, status: &Status) {
             status.oldest_dirty_seconds.unwrap_or(0),
         ),
     ] {
-        page.head(name, Kind::Gauge, help);
+        page.head(name, MetricKind::Gauge, help);
         page.sample(name, &Labels::new(), value);
     }
 }
 
 /// One series for each thing that is not as it should be, while it is so.
-fn of_conditions(page: &mut Page, conditions: &[Condition]) {
+fn of_conditions(page: &mut MetricsPage, conditions: &[Condition]) {
     fn labels(condition: &Condition) -> Labels<'_> {
         let name = if condition.path.is_empty() { &condition.subject.name } else { &condition.path };
         vec![("kind", condition.kind.word()), ("subject", condition.subject.kind.word()), ("name", name)]
     }
     page.family(
-        ("hotset_condition", Kind::Gauge, "Something that is not as it should be: 1 degraded, 2 failed."),
+        ("hotset_condition", MetricKind::Gauge, "Something that is not as it should be: 1 degraded, 2 failed."),
         conditions,
         labels,
         |condition| health(condition.health),
     );
     page.family(
-        ("hotset_condition_since_timestamp_seconds", Kind::Gauge, "When it began."),
+        ("hotset_condition_since_timestamp_seconds", MetricKind::Gauge, "When it began."),
         conditions,
         labels,
         |condition| condition.since_unix_ms / 1000,
@@ -172,7 +172,7 @@ fn of_conditions(page: &mut Page, conditions: &[Condition]) {
 }
 
 /// What the daemon counts of itself.
-fn of_counters(page: &mut Page, counters: &DaemonCounters) {
+fn of_counters(page: &mut MetricsPage, counters: &DaemonCounters) {
     for (name, help, value) in [
         ("hotset_log_lines_dropped_total", "Lines of the log that could not be written.", counters.log_lines_dropped),
         (
@@ -222,13 +222,13 @@ fn of_counters(page: &mut Page, counters: &DaemonCounters) {
             counters.notices_left_out,
         ),
     ] {
-        page.head(name, Kind::Counter, help);
+        page.head(name, MetricKind::Counter, help);
         page.sample(name, &vec![], value);
     }
 }
 
-fn of_pools(page: &mut Page, pools: &[Pool]) {
-    use Kind::Gauge;
+fn of_pools(page: &mut MetricsPage, pools: &[Pool]) {
+    use MetricKind::Gauge;
     let labels = |pool| -> Labels<'_> {
         let pool: &Pool = pool;
         vec![("pool", pool.name.as_str())]
@@ -269,7 +269,11 @@ fn of_pools(page: &mut Page, pools: &[Pool]) {
         |pool| u64::from(pool.populating_stopped),
     );
     page.family(
-        ("hotset_pool_policy_switches_total", Kind::Counter, "How often policy auto has followed another policy."),
+        (
+            "hotset_pool_policy_switches_total",
+            MetricKind::Counter,
+            "How often policy auto has followed another policy.",
+        ),
         pools,
         labels,
         |pool| pool.policy_switches,
@@ -312,8 +316,8 @@ fn of_pools(page: &mut Page, pools: &[Pool]) {
     );
 }
 
-fn of_ssds(page: &mut Page, pools: &[Pool]) {
-    use Kind::{Counter, Gauge};
+fn of_ssds(page: &mut MetricsPage, pools: &[Pool]) {
+    use MetricKind::{Counter, Gauge};
     type OfPool<'a> = (&'a Pool, &'a hotset_api::Ssd);
     let ssds: Vec<OfPool<'_>> = pools.iter().flat_map(|pool| pool.ssds.iter().map(move |ssd| (pool, ssd))).collect();
     fn labels<'a>((pool, ssd): &OfPool<'a>) -> Labels<'a> {
@@ -370,8 +374,8 @@ fn of_ssds(page: &mut Page, pools: &[Pool]) {
     family("hotset_ssd_written_bytes_total", Counter, "Bytes written to the SSD.", |ssd| ssd.io.written_bytes);
 }
 
-fn of_volumes(page: &mut Page, volumes: &[Volume]) {
-    use Kind::{Counter, Gauge};
+fn of_volumes(page: &mut MetricsPage, volumes: &[Volume]) {
+    use MetricKind::{Counter, Gauge};
     fn labels(volume: &Volume) -> Labels<'_> {
         vec![("volume", volume.name.as_str()), ("pool", volume.pool.as_deref().unwrap_or(""))]
     }
@@ -424,19 +428,23 @@ fn of_volumes(page: &mut Page, volumes: &[Volume]) {
     }
 }
 
-fn of_latencies(page: &mut Page, look: &Look) {
+fn of_latencies(page: &mut MetricsPage, look: &Look) {
     if look.latencies.is_empty() {
         return;
     }
     let name = "hotset_volume_request_duration_seconds";
-    page.head(name, Kind::Histogram, "How long requests of hosts took; of every eighth request, chosen at random.");
+    page.head(
+        name,
+        MetricKind::Histogram,
+        "How long requests of hosts took; of every eighth request, chosen at random.",
+    );
     for (volume, (reads, writes)) in &look.latencies {
         histogram(page, name, volume, "read", reads);
         histogram(page, name, volume, "write", writes);
     }
 }
 
-fn histogram(page: &mut Page, name: &str, volume: &str, operation: &'static str, counts: &LatencyCounts) {
+fn histogram(page: &mut MetricsPage, name: &str, volume: &str, operation: &'static str, counts: &LatencyCounts) {
     let labels = |end: Option<String>| {
         format!(
             "volume=\"{}\",operation=\"{operation}\"{}",
@@ -477,7 +485,7 @@ mod tests {
     #[test]
     fn every_counter_of_a_volume_is_a_metric() {
         let bare = bare_volume("v".to_owned(), "/backing".to_owned(), VolumeSettings::default());
-        let mut page = Page(String::new());
+        let mut page = MetricsPage(String::new());
         of_volumes(&mut page, &[Volume { stats: stats(&numbered()), ..bare }]);
         for (counter, number) in VOLUME_COUNTERS.iter().zip(1000..) {
             let name = counter.metric;
@@ -498,7 +506,7 @@ mod tests {
 
     #[test]
     fn labels_are_escaped_and_seconds_are_exact() {
-        let mut page = Page(String::new());
+        let mut page = MetricsPage(String::new());
         page.sample("m", &vec![("path", "a\"b\\c\nd")], 1);
         assert_eq!(page.0, "m{path=\"a\\\"b\\\\c\\nd\"} 1\n");
         assert_eq!(seconds(1_500_000_001), "1.500000001");
@@ -508,7 +516,7 @@ mod tests {
     fn buckets_double_and_hold_all() {
         let mut counts = LatencyCounts { classes: vec![0; LATENCY_CLASSES], total_ns: 5 };
         (counts.classes[0], counts.classes[FIRST_CLASS + 1], counts.classes[LATENCY_CLASSES - 1]) = (1, 2, 4);
-        let mut page = Page(String::new());
+        let mut page = MetricsPage(String::new());
         histogram(&mut page, "h", "v", "read", &counts);
         let values: Vec<u64> = page.0.lines().map_while(|line| line.rsplit(' ').next()?.parse().ok()).collect();
         assert_eq!((values[0], values[1], values.last()), (1, 3, Some(&7)));

@@ -25,7 +25,7 @@ use utoipa::OpenApi;
 use self::exchange::Failure;
 
 pub(crate) use access::Peer;
-pub(crate) use access::{Door, Gate};
+pub(crate) use access::{ClientDoor, Gate};
 pub(crate) use control::Control;
 pub(crate) use tls::ApiTls;
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::control::Manages;
-use super::exchange::{Answer, Asked, Body, Name, OptionalBody, lasting};
+use super::exchange::{Answer, Body, Name, OptionalBody, Queried, lasting};
 use crate::daemon::changing::flushed::Subject;
 use crate::spelled;
 
@@ -219,7 +219,7 @@ pub(super) struct PageAsked {
 pub(super) async fn explain(
     State(rooms): Manages,
     Name(name): Name<String>,
-    Asked(asked): Asked<PageAsked>,
+    Queried(asked): Queried<PageAsked>,
 ) -> Answer<api::Explanation> {
     Ok(Json(rooms.reporting.explain(&name, asked.offset).await?))
 }

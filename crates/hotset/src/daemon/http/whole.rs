@@ -7,9 +7,9 @@ use hotset_api::{ApiError, SubjectKind};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::access::Client;
+use super::access::Caller;
 use super::control::{Control, Manages};
-use super::exchange::{Answer, Asked, Body, Name, lasting};
+use super::exchange::{Answer, Body, Name, Queried, lasting};
 use crate::size::human;
 
 #[utoipa::path(get, path = "/api/v1/status",
@@ -60,8 +60,8 @@ pub(super) struct DisksAsked {
     responses((status = 200, body = api::DiskList), (status = "default", body = ApiError)))]
 pub(super) async fn disks(
     State(rooms): Manages,
-    Extension(client): Extension<Option<Client>>,
-    Asked(asked): Asked<DisksAsked>,
+    Extension(client): Extension<Option<Caller>>,
+    Queried(asked): Queried<DisksAsked>,
 ) -> Answer<api::DiskList> {
     if asked.directory.is_some() {
         known(client)?.must_be_admin("listing files")?;
@@ -71,14 +71,14 @@ pub(super) async fn disks(
 
 #[utoipa::path(get, path = "/api/v1/session",
     responses((status = 200, body = api::Session), (status = "default", body = ApiError)))]
-pub(super) async fn session(Extension(client): Extension<Option<Client>>) -> Answer<api::Session> {
-    let Client { role, token } = known(client)?;
+pub(super) async fn session(Extension(client): Extension<Option<Caller>>) -> Answer<api::Session> {
+    let Caller { role, token } = known(client)?;
     let token = token.map(|identity| identity.name().to_owned());
     Ok(Json(api::Session { role, token, version: env!("CARGO_PKG_VERSION").to_owned() }))
 }
 
 /// Whoever reaches a path of the API was asked who it is.
-fn known(client: Option<Client>) -> Result<Client, ApiError> {
+fn known(client: Option<Caller>) -> Result<Caller, ApiError> {
     client.ok_or_else(|| ApiError::new(api::ApiErrorKind::Unauthenticated, "nobody knows who asks"))
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn test_notices(State(control): State<Control>) -> Answer<api::
     responses((status = 200, body = api::TokenList), (status = "default", body = ApiError)))]
 pub(super) async fn list_tokens(
     State(control): State<Control>,
-    Extension(client): Extension<Option<Client>>,
+    Extension(client): Extension<Option<Caller>>,
 ) -> Answer<api::TokenList> {
     known(client)?.must_be_admin("listing tokens")?;
     Ok(Json(control.tokens.list()))

@@ -1,18 +1,22 @@
 //! One notice to one target, once. Blocks, for a limited time.
 
-use super::failure::Failure;
+use super::failure::DeliveryFailure;
 use super::notice::Notice;
 use super::{mail, web_hook};
-use crate::daemon::notice_settings::{NoticeSettings, Target};
+use crate::daemon::notice_settings::{NoticeSettings, NoticeTarget};
 
 /// Answers what the target said to it.
-pub(super) fn deliver(target: Target, settings: &NoticeSettings, notice: &Notice) -> Result<String, Failure> {
+pub(super) fn deliver(
+    target: NoticeTarget,
+    settings: &NoticeSettings,
+    notice: &Notice,
+) -> Result<String, DeliveryFailure> {
     match target {
-        Target::WebHook => match &settings.web_hook {
+        NoticeTarget::WebHook => match &settings.web_hook {
             Some(hook) => web_hook::post(hook, notice, settings.timeout),
             None => Ok("it is not configured any more".to_owned()),
         },
-        Target::Mail => match &settings.mail {
+        NoticeTarget::Mail => match &settings.mail {
             Some(mail) => mail::send(mail, notice, settings.timeout),
             None => Ok("it is not configured any more".to_owned()),
         },

@@ -9,7 +9,7 @@ use lettre::transport::smtp::client::{Certificate, CertificateStore, Tls, TlsPar
 use lettre::transport::smtp::extension::ClientId;
 use lettre::{Message, SmtpTransport, Transport as _};
 
-use super::failure::Failure;
+use super::failure::DeliveryFailure;
 use super::notice::Notice;
 use super::trust::authorities;
 use crate::daemon::notice_settings::{Mail, Security, sender_at};
@@ -19,22 +19,23 @@ use crate::{given_file, running_time};
 const EXCHANGES: u32 = 3;
 
 /// Answers what the server said. Blocks for a limited time: a server that answers byte for byte goes on with a thread of its own.
-pub(super) fn send(mail: &Mail, notice: &Notice, limit: Duration) -> Result<String, Failure> {
-    let message = message(mail, notice).map_err(|error| Failure { what: error, permanent: true })?;
-    let transport = transport(mail, notice, limit).map_err(Failure::passing)?;
+pub(super) fn send(mail: &Mail, notice: &Notice, limit: Duration) -> Result<String, DeliveryFailure> {
+    let message = message(mail, notice).map_err(|error| DeliveryFailure { what: error, permanent: true })?;
+    let transport = transport(mail, notice, limit).map_err(DeliveryFailure::passing)?;
     let (done, sent) = mpsc::channel();
     let thread = std::thread::Builder::new().name("mail".to_owned()).spawn(move || {
         let _ = done.send(transport.send(&message));
     });
-    thread.map_err(|error| Failure::passing(format!("no thread: {error}")))?;
-    let late = || Failure::passing(format!("it did not take the mail within {} s", (limit * EXCHANGES).as_secs()));
+    thread.map_err(|error| DeliveryFailure::passing(format!("no thread: {error}")))?;
+    let late =
+        || DeliveryFailure::passing(format!("it did not take the mail within {} s", (limit * EXCHANGES).as_secs()));
     let sent = running_time::receive(&sent, limit * EXCHANGES).ok_or_else(late)?;
     match sent {
         Ok(response) => {
             let said: Vec<&str> = response.message().collect();
             Ok(format!("{} {}", response.code(), said.join(" ")).trim().to_owned())
         }
-        Err(error) => Err(Failure { what: with_sources(&error), permanent: error.is_permanent() }),
+        Err(error) => Err(DeliveryFailure { what: with_sources(&error), permanent: error.is_permanent() }),
     }
 }
 

@@ -26,8 +26,8 @@ use self::notice::Notice;
 use self::tell::Teller;
 use super::blocking::blocking;
 use super::counters::Counters;
-use super::notice_settings::{NoticeSettings, Target};
-use super::register::Register;
+use super::notice_settings::{NoticeSettings, NoticeTarget};
+use super::register::ConditionRegister;
 use super::reporting::events::EventLog;
 use crate::given_file;
 
@@ -50,19 +50,19 @@ pub(crate) fn check_files(settings: &NoticeSettings) -> Result<(), (&'static str
 pub(crate) struct Notices {
     settings: watch::Sender<Arc<NoticeSettings>>,
     events: Arc<EventLog>,
-    register: Register,
+    register: ConditionRegister,
     counters: Counters,
     /// The state directory.
     directory: PathBuf,
     /// Targets that have a thread.
-    followed: Arc<Mutex<Vec<Target>>>,
+    followed: Arc<Mutex<Vec<NoticeTarget>>>,
 }
 
 impl Notices {
     pub(crate) fn start(
         settings: NoticeSettings,
         events: Arc<EventLog>,
-        register: Register,
+        register: ConditionRegister,
         counters: Counters,
         directory: PathBuf,
     ) -> Self {

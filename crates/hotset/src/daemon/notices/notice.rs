@@ -14,7 +14,7 @@ use crate::given_file;
 /// A notice is of one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Kind {
+enum NoticeKind {
     Event,
     /// Of how many events were left out.
     Summary,
@@ -24,7 +24,7 @@ enum Kind {
 /// See the file's summary. As a web hook gets it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Notice {
-    kind: Kind,
+    kind: NoticeKind,
     /// In one line, for who shows nothing else.
     text: String,
     /// The name of the daemon's machine.
@@ -55,7 +55,7 @@ impl Notice {
             by,
             at_unix_ms,
             event_id: Some(id),
-            ..Self::bare(Kind::Event, severity, subject, change)
+            ..Self::bare(NoticeKind::Event, severity, subject, change)
         }
     }
 
@@ -66,18 +66,19 @@ impl Notice {
             "since {} there were more than notices may tell, or they could not be told; `hotset events` shows them",
             date_and_time(first_unix_ms / 1000)
         );
-        let bare = Self::bare(Kind::Summary, left_out.worst(), Subject::new(SubjectKind::Daemon, ""), change);
+        let bare = Self::bare(NoticeKind::Summary, left_out.worst(), Subject::new(SubjectKind::Daemon, ""), change);
         Self { cause, left_out: left_out.count(), ..bare }
     }
 
     pub(super) fn test() -> Self {
         let cause =
             "somebody asked for it with `hotset notify test`; nothing is wrong, and there is nothing to do".to_owned();
-        let bare = Self::bare(Kind::Test, Severity::Info, Subject::new(SubjectKind::Daemon, ""), "a test".to_owned());
+        let bare =
+            Self::bare(NoticeKind::Test, Severity::Info, Subject::new(SubjectKind::Daemon, ""), "a test".to_owned());
         Self { cause, ..bare }
     }
 
-    fn bare(kind: Kind, severity: Severity, subject: Subject, change: String) -> Self {
+    fn bare(kind: NoticeKind, severity: Severity, subject: Subject, change: String) -> Self {
         let machine = machine_name();
         Self {
             text: escaped(&format!("{machine}: {}: {subject}: {change}", severity.word())),

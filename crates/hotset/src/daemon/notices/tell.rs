@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::deliver::deliver;
-use super::failure::Failure;
+use super::failure::DeliveryFailure;
 use super::notice::Notice;
 use super::rate::Rate;
 use crate::daemon::counters::Counters;
-use crate::daemon::notice_settings::{NoticeSettings, Target};
-use crate::daemon::register::Register;
+use crate::daemon::notice_settings::{NoticeSettings, NoticeTarget};
+use crate::daemon::register::ConditionRegister;
 use crate::daemon::reporting::events::EventLog;
 use crate::state_file;
 
@@ -30,10 +30,10 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// See the file's summary.
 pub(super) struct Teller {
-    pub(super) target: Target,
+    pub(super) target: NoticeTarget,
     pub(super) settings: watch::Receiver<Arc<NoticeSettings>>,
     pub(super) events: Arc<EventLog>,
-    pub(super) register: Register,
+    pub(super) register: ConditionRegister,
     pub(super) counters: Counters,
     /// The state directory.
     pub(super) directory: PathBuf,
@@ -159,7 +159,12 @@ impl Teller {
         }
     }
 
-    fn try_to_tell(&self, progress: &mut Progress, settings: &NoticeSettings, notice: &Notice) -> Result<(), Failure> {
+    fn try_to_tell(
+        &self,
+        progress: &mut Progress,
+        settings: &NoticeSettings,
+        notice: &Notice,
+    ) -> Result<(), DeliveryFailure> {
         let outcome = deliver(self.target, settings, notice);
         let place = || format!("{} {}", self.target.words(), settings.address(self.target));
         match &outcome {
@@ -170,7 +175,7 @@ impl Teller {
                 (progress.pause, progress.not_before) = (PAUSE, None);
                 self.register.clear(self.target.condition());
             }
-            Err(Failure { what, .. }) => {
+            Err(DeliveryFailure { what, .. }) => {
                 self.counters.notice_failed();
                 progress.not_before = Some(Instant::now() + progress.pause);
                 progress.pause = (progress.pause * 2).min(PAUSE_MAX);

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::failure::Failure;
+use super::failure::DeliveryFailure;
 use super::notice::Notice;
 use super::trust::authorities;
 use crate::daemon::notice_settings::WebHook;
@@ -24,15 +24,15 @@ use crate::{given_file, running_time};
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Answers what the hook said. Blocks, `limit` long at most.
-pub(super) fn post(hook: &WebHook, notice: &Notice, limit: Duration) -> Result<String, Failure> {
-    let prepared = Prepared::of(hook, notice).map_err(Failure::passing)?;
+pub(super) fn post(hook: &WebHook, notice: &Notice, limit: Duration) -> Result<String, DeliveryFailure> {
+    let prepared = Prepared::of(hook, notice).map_err(DeliveryFailure::passing)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::passing(error.to_string()))?;
-    let late = || Failure::passing(format!("no answer within {} s", limit.as_secs()));
+    let runtime = runtime.map_err(|error| DeliveryFailure::passing(error.to_string()))?;
+    let late = || DeliveryFailure::passing(format!("no answer within {} s", limit.as_secs()));
     let answered = runtime.block_on(async { running_time::timeout(limit, prepared.exchange()).await });
     // A name that is still being looked up is not waited for.
     runtime.shutdown_background();
-    let (status, said) = answered.map_err(|_| late())?.map_err(Failure::passing)?;
+    let (status, said) = answered.map_err(|_| late())?.map_err(DeliveryFailure::passing)?;
     if status.is_success() {
         return Ok(status.to_string());
     }
@@ -40,7 +40,7 @@ pub(super) fn post(hook: &WebHook, notice: &Notice, limit: Duration) -> Result<S
     let what = if said.is_empty() { status.to_string() } else { format!("{status}: {said}") };
     let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
     // What is wrong with this request stays wrong.
-    Err(Failure { what: format!("answered {what}"), permanent: status.is_client_error() && !may_pass })
+    Err(DeliveryFailure { what: format!("answered {what}"), permanent: status.is_client_error() && !may_pass })
 }
 
 /// All that has to be read before anybody is called.

@@ -10,7 +10,7 @@ use hotset_cache::config::PoolName;
 use super::offline::RETRY_INTERVAL;
 use super::offline::Waiting;
 use super::records::Records;
-use crate::daemon::conversion::{Conversion, Phase};
+use crate::daemon::conversion::{Conversion, ConversionPhase};
 use crate::daemon::state::{PoolRecord, RecordedKind};
 use crate::words;
 
@@ -108,7 +108,7 @@ impl Converting {
     }
 
     fn take_conversion(&self, conversion: Conversion) {
-        if conversion.phase == Phase::Rewriting {
+        if conversion.phase == ConversionPhase::Rewriting {
             self.show_rewritten(&conversion, "it is being converted");
         }
         self.conversions().insert(conversion.pool.clone(), conversion);
@@ -154,7 +154,7 @@ impl Converting {
 
     /// Whether the SSDs of such a pool mean nothing, whatever is on them and in its record.
     pub(crate) fn is_rewritten(&self, pool: &str) -> bool {
-        self.conversions().get(pool).is_some_and(|conversion| conversion.phase == Phase::Rewriting)
+        self.conversions().get(pool).is_some_and(|conversion| conversion.phase == ConversionPhase::Rewriting)
     }
 }
 

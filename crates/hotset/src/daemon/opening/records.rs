@@ -18,7 +18,7 @@ use crate::daemon::changes::Changes;
 use crate::daemon::config::Config;
 use crate::daemon::failures::Failures;
 use crate::daemon::naming::{no_such_pool, no_such_volume, spec_of, uuid, volume_name};
-use crate::daemon::register::Register;
+use crate::daemon::register::ConditionRegister;
 use crate::daemon::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
 use crate::plane::{Handle, Snapshot};
 
@@ -29,7 +29,7 @@ pub(crate) struct Records {
     pub(crate) config: Config,
     pub(crate) failures: Failures,
     /// What is not as it should be.
-    pub(crate) register: Register,
+    pub(crate) register: ConditionRegister,
     /// Held for the whole of a change, so that its checks stay true until it is done.
     pub(crate) change: tokio::sync::Mutex<()>,
     /// What was changed, for the events.
@@ -44,7 +44,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    pub(crate) fn new(plane: Handle, state: StateDirectory, config: Config, register: Register) -> Self {
+    pub(crate) fn new(plane: Handle, state: StateDirectory, config: Config, register: ConditionRegister) -> Self {
         register.remember_host_errors(&state.host_errors());
         let failures = Failures::load(&state, register.clone());
         let (change, offline, stopping) = Default::default();

@@ -6,7 +6,7 @@ use hotset_cache::{FenceCause, Refusal};
 
 /// How something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Condition<State, Degree> {
+pub(crate) struct StateAndHealth<State, Degree> {
     pub(crate) state: State,
     pub(crate) health: Degree,
     /// Why it is not simply online and good. One line; empty only if it is.
@@ -43,7 +43,7 @@ pub(crate) struct PoolFacts<'a> {
 }
 
 /// How an open pool is.
-pub(crate) fn pool(facts: PoolFacts<'_>) -> Condition<PoolState, Health> {
+pub(crate) fn pool(facts: PoolFacts<'_>) -> StateAndHealth<PoolState, Health> {
     let PoolFacts { name, kind, .. } = facts;
     let missed = facts.ssds_gone > 0;
     let health = if missed { facts.health.max(Health::Degraded) } else { facts.health };
@@ -56,12 +56,12 @@ pub(crate) fn pool(facts: PoolFacts<'_>) -> Condition<PoolState, Health> {
     if let Some(purpose) = facts.flushed_for {
         let action = format!("wait, or keep the pool as it is with `hotset pool cancel-flush {name}`");
         let reason = joined(flushed_for(purpose), facts.said);
-        return Condition { state: PoolState::Flushing, health, reason, action };
+        return StateAndHealth { state: PoolState::Flushing, health, reason, action };
     }
     if facts.taken_over {
         let action = "see to it that one machine uses the pool, then restart Hotset here if it is to be this one";
         let reason = first(facts.said, "another machine took it over");
-        return Condition {
+        return StateAndHealth {
             state: PoolState::Online,
             health: health.max(Health::Failed),
             reason,
@@ -80,19 +80,19 @@ pub(crate) fn pool(facts: PoolFacts<'_>) -> Condition<PoolState, Health> {
             PoolKind::ReadWrite => format!("replace its SSDs, then `hotset pool delete {name}` and make it anew"),
         };
         let reason = first(facts.said, "no SSD is left");
-        return Condition { state: PoolState::Online, health: health.max(Health::Failed), reason, action };
+        return StateAndHealth { state: PoolState::Online, health: health.max(Health::Failed), reason, action };
     }
     if facts.ssds_silent > 0 {
         let action =
             "see to what its SSDs share: controller, path, file system; when they answer again, all goes on by itself";
         let reason = first(facts.said, "its SSDs do not answer");
-        return Condition { state: PoolState::Online, health, reason, action: action.to_owned() };
+        return StateAndHealth { state: PoolState::Online, health, reason, action: action.to_owned() };
     }
     if kind == PoolKind::ReadWrite && facts.write_caching_off {
         let state = if facts.dirty_bytes > 0 { PoolState::Flushing } else { PoolState::Online };
         let action = format!("`hotset pool add-ssd {name} --ssd PATH`: the pool heals and caches writes again");
         let reason = first(facts.said, "two copies of dirty data cannot be kept: new writes go to the backing devices");
-        return Condition { state, health: health.max(Health::Degraded), reason, action };
+        return StateAndHealth { state, health: health.max(Health::Degraded), reason, action };
     }
     let state = if facts.rebuilding { PoolState::Rebuilding } else { PoolState::Online };
     let (why, action) = match (facts.rebuilding, missed, health) {
@@ -104,7 +104,7 @@ pub(crate) fn pool(facts: PoolFacts<'_>) -> Condition<PoolState, Health> {
             ("the log of the daemon says why", "see the reason, and the log of the daemon".to_owned())
         }
     };
-    Condition { state, health, reason: first(facts.said, why), action }
+    StateAndHealth { state, health, reason: first(facts.said, why), action }
 }
 
 const REBUILDING: &str = "second copies of dirty data are being made";
@@ -233,15 +233,15 @@ pub(crate) struct CacheFacts<'a> {
     /// Its cache is flushed, to be taken away.
     pub(crate) flushed_for: Option<FlushPurpose>,
     /// Of its pool; `None` while that is not open.
-    pub(crate) pool: Option<&'a Condition<PoolState, Health>>,
+    pub(crate) pool: Option<&'a StateAndHealth<PoolState, Health>>,
     /// Of its pool: new writes go past the cache.
     pub(crate) write_caching_off: bool,
 }
 
 /// How the cache of a volume is.
-pub(crate) fn cache(facts: CacheFacts<'_>) -> Condition<CacheState, CacheHealth> {
+pub(crate) fn cache(facts: CacheFacts<'_>) -> StateAndHealth<CacheState, CacheHealth> {
     let CacheFacts { volume, pool_name, said, .. } = facts;
-    let offline = |why, action| Condition {
+    let offline = |why, action| StateAndHealth {
         state: CacheState::Offline,
         health: CacheHealth::Failed,
         reason: first(said, why),
@@ -260,7 +260,12 @@ pub(crate) fn cache(facts: CacheFacts<'_>) -> Condition<CacheState, CacheHealth>
     let health = cache_health(facts.health, pool.health, facts.write_caching_off);
     if let Some(purpose) = facts.flushed_for {
         let reason = joined(flushed_for(purpose), said);
-        return Condition { state: CacheState::Flushing, health, reason, action: keep(purpose, volume, pool_name) };
+        return StateAndHealth {
+            state: CacheState::Flushing,
+            health,
+            reason,
+            action: keep(purpose, volume, pool_name),
+        };
     }
     let state = match (pool.state, health) {
         (_, CacheHealth::Failed) | (PoolState::Offline, _) => CacheState::Offline,
@@ -293,7 +298,7 @@ pub(crate) fn cache(facts: CacheFacts<'_>) -> Condition<CacheState, CacheHealth>
             ),
         ),
     };
-    Condition { state, health, reason, action }
+    StateAndHealth { state, health, reason, action }
 }
 
 /// How a flush is ended: that of its pool, or its own.
@@ -309,17 +314,17 @@ fn keep(purpose: FlushPurpose, volume: &str, pool: &str) -> String {
 }
 
 fn unfence(cause: FenceCause, volume: &str, pool: &str) -> String {
-    let give_up = format!("`hotset volume disable-cache {volume} --force --yes-lose-data`");
+    let discard = format!("`hotset volume disable-cache {volume} --force --yes-lose-data`");
     match cause {
         FenceCause::OtherBacking => {
             format!(
                 "put the right backing device back and restart the daemon; if it is the right one, `hotset volume accept-backing \
-                 {volume}` says what speaks for and against it, and serves it again; or give its dirty data up with {give_up}"
+                 {volume}` says what speaks for and against it, and serves it again; or discard its dirty data with {discard}"
             )
         }
         FenceCause::UnknownLoss => format!(
             "`hotset pool recover {pool} --accept-loss` goes on with what is left, which may be older; or bring back the state \
-             directory as it was and restart the daemon; or do without the cache with {give_up}"
+             directory as it was and restart the daemon; or do without the cache with {discard}"
         ),
     }
 }
@@ -479,7 +484,7 @@ mod tests {
     fn the_cache_of_a_volume_has_each_state_and_each_health_for_a_reason_and_says_what_to_do() {
         use CacheHealth::{Degraded, Failed, Optimal, PartiallyOptimal};
         use CacheState::{Flushing, Offline, Online, Rebuilding};
-        let of = |state, health| Condition {
+        let of = |state, health| StateAndHealth {
             state,
             health,
             reason: "the pool is ill".to_owned(),

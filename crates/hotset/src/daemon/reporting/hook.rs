@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use crate::daemon::register::Register;
+use crate::daemon::register::ConditionRegister;
 use crate::running_time;
 
 /// Events that wait for the hook; more are not told to it.
@@ -27,12 +27,12 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 #[derive(Clone)]
 pub(crate) struct Hook {
     queue: mpsc::Sender<Event>,
-    register: Register,
+    register: ConditionRegister,
 }
 
 impl Hook {
     /// Of a program and its arguments. While it fails that is a condition, and the event for which it failed last is told again.
-    pub(crate) fn start(command: Vec<String>, register: Register) -> Option<Self> {
+    pub(crate) fn start(command: Vec<String>, register: ConditionRegister) -> Option<Self> {
         let (program, arguments) = command.split_first()?;
         let (program, arguments) = (program.clone(), arguments.to_vec());
         let (queue, mut events) = mpsc::channel::<Event>(QUEUE_MAX);

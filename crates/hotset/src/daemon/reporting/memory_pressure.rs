@@ -10,7 +10,7 @@ use super::events::{EventLog, Happened};
 use super::hook::Hook;
 use super::observer;
 use crate::daemon::changing::memory_cache::MemoryCaching;
-use crate::daemon::pressure::{Change, Pressure, Watch};
+use crate::daemon::pressure::{AllowanceChange, Pressure, PressureWatch};
 
 /// How often it looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ pub(crate) struct MemoryPressure {
 impl MemoryPressure {
     /// Until the runtime ends.
     pub(crate) async fn run(self) {
-        let mut watch = Watch::default();
+        let mut watch = PressureWatch::default();
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -38,14 +38,16 @@ impl MemoryPressure {
     }
 }
 
-fn happened(change: Change, pressure: &Pressure) -> Happened {
+fn happened(change: AllowanceChange, pressure: &Pressure) -> Happened {
     let (change, cause) = match (change, pressure) {
-        (Change::Cut, Pressure::Short(why)) => {
+        (AllowanceChange::Cut, Pressure::Short(why)) => {
             let cause = format!("memory is short: {why}; reads that memory does not answer go to the SSDs");
             ("memory cache shrinks", cause)
         }
-        (Change::Cut, Pressure::Some | Pressure::Calm) => ("memory cache shrinks", String::new()),
-        (Change::Whole, _) => ("memory cache has its size again", "memory has not been short for a while".to_owned()),
+        (AllowanceChange::Cut, Pressure::Some | Pressure::Calm) => ("memory cache shrinks", String::new()),
+        (AllowanceChange::Whole, _) => {
+            ("memory cache has its size again", "memory has not been short for a while".to_owned())
+        }
     };
     Happened::to_daemon(Severity::Info, change, &cause)
 }

@@ -18,7 +18,7 @@ use crate::daemon::changing::volumes::Volumes;
 use crate::daemon::clock::unix_ms;
 use crate::daemon::history;
 use crate::daemon::opening::upkeep::Upkeep;
-use crate::daemon::register::{Register, is_raised};
+use crate::daemon::register::{ConditionRegister, is_raised};
 use crate::size::human;
 use crate::words;
 
@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is watched of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Condition {
+struct WatchedState {
     state: &'static str,
     health: Health,
     /// The word for it: SSDs have more words than there are degrees.
@@ -44,10 +44,10 @@ struct Condition {
     raised: BTreeSet<ConditionKind>,
 }
 
-type Conditions = BTreeMap<Subject, Condition>;
+type Conditions = BTreeMap<Subject, WatchedState>;
 
 /// What was raised, by whom it concerns.
-type Raised = BTreeMap<(ConditionKind, Subject), hotset_api::Condition>;
+type SeenCondition = BTreeMap<(ConditionKind, Subject), hotset_api::Condition>;
 
 /// Who looks, and who is told.
 pub(crate) struct Observer {
@@ -56,8 +56,8 @@ pub(crate) struct Observer {
     pub(crate) upkeep: Arc<Upkeep>,
     pub(crate) log: Arc<EventLog>,
     pub(crate) hook: Option<Hook>,
-    pub(crate) history: history::Handle,
-    pub(crate) register: Register,
+    pub(crate) history: history::HistoryHandle,
+    pub(crate) register: ConditionRegister,
     pub(crate) changes: Changes,
 }
 
@@ -65,7 +65,7 @@ impl Observer {
     /// Runs until the runtime ends.
     pub(crate) async fn run(self, latest: watch::Sender<Option<Arc<Status>>>) {
         let mut before: Option<Conditions> = None;
-        let mut raised_before = Raised::new();
+        let mut raised_before = SeenCondition::new();
         let mut renamed = Vec::new();
         let mut errors = ErrorsOfHosts::default();
         let mut asked = Vec::new();
@@ -97,7 +97,7 @@ impl Observer {
                     self.history.note_cache_enabled(&volume.name);
                 }
             }
-            asked.extend(self.changes.take().into_iter().map(|change| Asked { change, looks: 0 }));
+            asked.extend(self.changes.take().into_iter().map(|change| AskedChange { change, looks: 0 }));
             let unseen = attribute(&mut asked, &mut happened, &now);
             happened.extend(unseen);
             before = Some(now);
@@ -108,7 +108,7 @@ impl Observer {
 }
 
 /// A change that somebody asked for, and that may be seen, too.
-struct Asked {
+struct AskedChange {
     change: Change,
     /// How often it was not seen.
     looks: u32,
@@ -118,7 +118,7 @@ struct Asked {
 const LOOKS_MAX: u32 = 2;
 
 /// Says of what was seen who asked for it; answers what was asked for and is not seen.
-fn attribute(asked: &mut Vec<Asked>, seen: &mut [Happened], now: &Conditions) -> Vec<Happened> {
+fn attribute(asked: &mut Vec<AskedChange>, seen: &mut [Happened], now: &Conditions) -> Vec<Happened> {
     let mut unseen = Vec::new();
     asked.retain_mut(|one| {
         let is_it = |event: &&mut Happened| {
@@ -217,7 +217,7 @@ fn conditions(status: &Status) -> Conditions {
         of_it.map(|one| one.kind).collect()
     };
     for pool in &status.pools {
-        let condition = Condition {
+        let condition = WatchedState {
             state: pool.state.word(),
             health: pool.health,
             health_word: pool.health.word(),
@@ -230,7 +230,7 @@ fn conditions(status: &Status) -> Conditions {
         };
         conditions.insert(Subject::new(SubjectKind::Pool, pool.name.as_str()), condition);
         for ssd in pool.ssds.iter().filter(|ssd| !ssd.uuid.is_empty()) {
-            let condition = Condition {
+            let condition = WatchedState {
                 state: ssd.state.word(),
                 health: ssd_health(ssd),
                 health_word: ssd.health.word(),
@@ -245,7 +245,7 @@ fn conditions(status: &Status) -> Conditions {
         }
     }
     for volume in &status.volumes {
-        let condition = Condition {
+        let condition = WatchedState {
             state: volume.state.word(),
             health: volume_health(volume),
             health_word: volume.health.word(),
@@ -262,7 +262,7 @@ fn conditions(status: &Status) -> Conditions {
 }
 
 /// What the daemon's parts say is not as it should be.
-fn raised(status: &Status) -> Raised {
+fn raised(status: &Status) -> SeenCondition {
     let raised = status.conditions.iter().filter(|condition| match condition.kind {
         ConditionKind::Pool | ConditionKind::Ssd | ConditionKind::Volume => false,
         ConditionKind::HostErrors
@@ -300,7 +300,7 @@ fn raised(status: &Status) -> Raised {
 }
 
 /// Each that begins or is over. `happened` may say so, too: a change of health says why.
-fn changes_of_raised(before: &Raised, now: &Raised, happened: &[Happened]) -> Vec<Happened> {
+fn changes_of_raised(before: &SeenCondition, now: &SeenCondition, happened: &[Happened]) -> Vec<Happened> {
     let event = |one: &hotset_api::Condition, severity, change: String, cause| Happened {
         severity,
         subject: one.subject.clone(),
@@ -358,14 +358,14 @@ fn switched(pool: &hotset_api::Pool) -> Happened {
 struct ErrorsOfHosts(BTreeMap<String, u64>);
 
 impl ErrorsOfHosts {
-    fn rename(&mut self, register: &Register, from: &str, to: &str) {
+    fn rename(&mut self, register: &ConditionRegister, from: &str, to: &str) {
         register.rename_volume(from, Some(to));
         if let Some(known) = self.0.remove(from) {
             self.0.insert(to.to_owned(), known);
         }
     }
 
-    fn count(&mut self, register: &Register, status: &Status) {
+    fn count(&mut self, register: &ConditionRegister, status: &Status) {
         for volume in &status.volumes {
             let known = self.0.insert(volume.name.clone(), volume.stats.errors).unwrap_or(0);
             // One that was opened anew counts from 0 again.
@@ -410,13 +410,13 @@ fn changes(before: &Conditions, now: &Conditions) -> Vec<Happened> {
     }
     for (subject, condition) in before.iter().filter(|(subject, _)| !now.contains_key(subject)) {
         let gone =
-            Condition { health: Health::Good, reason: String::new(), raised: BTreeSet::new(), ..condition.clone() };
+            WatchedState { health: Health::Good, reason: String::new(), raised: BTreeSet::new(), ..condition.clone() };
         all.push(happened(subject, &gone, "removed".to_owned()));
     }
     all
 }
 
-fn change(subject: &Subject, old: &Condition, new: &Condition) -> Option<Happened> {
+fn change(subject: &Subject, old: &WatchedState, new: &WatchedState) -> Option<Happened> {
     let mut parts = Vec::new();
     if old.state != new.state {
         parts.push(format!("{} → {}", old.state, new.state));
@@ -444,7 +444,7 @@ fn change(subject: &Subject, old: &Condition, new: &Condition) -> Option<Happene
     (!parts.is_empty()).then(|| happened(subject, new, parts.join(", ")))
 }
 
-fn happened(subject: &Subject, condition: &Condition, change: String) -> Happened {
+fn happened(subject: &Subject, condition: &WatchedState, change: String) -> Happened {
     Happened {
         severity: severity(condition.health),
         subject: subject.clone(),
@@ -470,7 +470,7 @@ mod tests {
     use super::*;
 
     fn one(kind: SubjectKind, state: &'static str, health: Health, pool: Option<&str>) -> Conditions {
-        let condition = Condition {
+        let condition = WatchedState {
             state,
             health,
             health_word: health.word(),
@@ -513,8 +513,8 @@ mod tests {
             count: 1,
         };
         let begun = |one: hotset_api::Condition, happened: &[Happened]| {
-            let raised = Raised::from([((one.kind, one.subject.clone()), one)]);
-            changes_of_raised(&Raised::new(), &raised, happened).len()
+            let raised = SeenCondition::from([((one.kind, one.subject.clone()), one)]);
+            changes_of_raised(&SeenCondition::new(), &raised, happened).len()
         };
         let good = one(SubjectKind::Pool, "online", Health::Good, None);
         let mut bad = one(SubjectKind::Pool, "online", Health::Degraded, None);

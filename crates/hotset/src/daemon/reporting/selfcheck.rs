@@ -10,7 +10,7 @@ use hotset_serve::ServerCounters;
 use super::events::EventLog;
 use crate::daemon::counters::Counters;
 use crate::daemon::log::LogSink;
-use crate::daemon::register::Register;
+use crate::daemon::register::ConditionRegister;
 use crate::plane::Handle;
 
 /// How often it looks.
@@ -26,7 +26,7 @@ const TOLD: Duration = Duration::from_secs(5 * 60);
 pub(crate) struct SelfCheck {
     pub(crate) plane: Handle,
     pub(crate) counters: Counters,
-    pub(crate) register: Register,
+    pub(crate) register: ConditionRegister,
     pub(crate) log: LogSink,
     pub(crate) events: Arc<EventLog>,
 }

@@ -9,12 +9,14 @@ use hotset_api::{ApiError, ConditionKind, Health, Pool, PoolState, SsdHealth, Ss
 use super::conditions;
 use crate::daemon::naming::uuid;
 use crate::daemon::opening::records::Records;
-use crate::daemon::smart::{ANSWER_LIMIT, ASK_INTERVAL, Asker, Known, LOOK_INTERVAL, Ledger, OpenSsd, SAVE_INTERVAL};
+use crate::daemon::smart::{
+    ANSWER_LIMIT, ASK_INTERVAL, Asker, KnownDrives, LOOK_INTERVAL, Ledger, OpenSsd, SAVE_INTERVAL,
+};
 
 /// What the SSDs are and how they say they are.
 pub(crate) struct Drives {
     pub(crate) records: Arc<Records>,
-    pub(crate) known: Known,
+    pub(crate) known: KnownDrives,
 }
 
 impl Drives {
@@ -58,7 +60,7 @@ impl Drives {
         Ok(open.collect())
     }
 
-    pub(super) fn known_ssds(&self) -> &Known {
+    pub(super) fn known_ssds(&self) -> &KnownDrives {
         &self.known
     }
 

@@ -16,7 +16,7 @@ use hotset_cache::{
     FenceCause, PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus,
 };
 
-use super::conditions::{self, CacheFacts, Condition, PoolFacts, SsdFacts};
+use super::conditions::{self, CacheFacts, PoolFacts, SsdFacts, StateAndHealth};
 use super::connect::{self, nbd_uri};
 use super::ssds::Drives;
 use super::{moved_devices, seen};
@@ -138,7 +138,7 @@ impl Reporting {
         volumes
     }
 
-    fn condition_of(&self, status: &PoolStatus, offline: &Offline) -> Condition<PoolState, Health> {
+    fn condition_of(&self, status: &PoolStatus, offline: &Offline) -> StateAndHealth<PoolState, Health> {
         let notes = offline.notes_of(status);
         let own_reason = words::pool_reason(status.reason.as_ref());
         let said: Vec<&str> = Some(own_reason.as_str())
@@ -164,7 +164,7 @@ impl Reporting {
             && snapshot.volumes.iter().any(|status| is_its(&status));
         let (own_health, said) = if of_the_pool { (Health::Good, "") } else { (volume.health, volume.reason.as_str()) };
         let subject = volume_name(&volume.name).ok().map(Subject::Volume);
-        let Condition { state, health, reason, action } = conditions::cache(CacheFacts {
+        let StateAndHealth { state, health, reason, action } = conditions::cache(CacheFacts {
             volume: &volume.name,
             pool_name: &name,
             health: own_health,
@@ -261,7 +261,7 @@ impl Reporting {
     }
 
     /// Looks every 30 s for the history, until the runtime ends.
-    pub(crate) async fn sample(self: Arc<Self>, history: history::Handle) {
+    pub(crate) async fn sample(self: Arc<Self>, history: history::HistoryHandle) {
         let mut ticks = tokio::time::interval(history::INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -349,14 +349,14 @@ fn reasons(pools: &[Pool], volumes: &[Volume], conditions: &[api::Condition]) ->
     reasons
 }
 
-fn pool(status: &PoolStatus, offline: &Offline, condition: Condition<PoolState, Health>) -> Pool {
+fn pool(status: &PoolStatus, offline: &Offline, condition: StateAndHealth<PoolState, Health>) -> Pool {
     let mut volumes: Vec<_> = status.volumes.iter().map(ToString::to_string).collect();
     for volume in offline.volumes.values().filter(|volume| volume.pool.as_deref() == Some(status.name.as_str())) {
         if !volumes.contains(&volume.record.name) {
             volumes.push(volume.record.name.clone());
         }
     }
-    let Condition { state, health, reason, action } = condition;
+    let StateAndHealth { state, health, reason, action } = condition;
     Pool {
         name: status.name.to_string(),
         uuid: uuid(status.uuid),

@@ -22,7 +22,7 @@ pub(super) use identity::{first_text, text, transport};
 pub(crate) use ledger::Ledger;
 
 use self::identity::DiskBelow;
-use self::report::Report;
+use self::report::DriveReport;
 use super::clock::unix_ms;
 use crate::running_time;
 
@@ -60,7 +60,7 @@ pub(crate) struct OpenSsd {
 
 /// What is known of the SSDs, by UUID; read by whoever reports.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownDrives {
     known: Mutex<Knowledge>,
     wished: Notify,
 }
@@ -75,7 +75,7 @@ struct Knowledge {
     wishes: BTreeSet<String>,
 }
 
-impl Known {
+impl KnownDrives {
     pub(super) fn new(mut ledger: Ledger) -> Self {
         ledger.begin();
         Self { known: Mutex::new(Knowledge { ledger, ..Knowledge::default() }), wished: Notify::new() }
@@ -166,7 +166,7 @@ impl Asker {
     }
 
     /// Asks all that somebody looks at.
-    pub(super) async fn ask_found(&mut self, known: &Known) {
+    pub(super) async fn ask_found(&mut self, known: &KnownDrives) {
         while let Some(path) = known.next_wish() {
             let (_, smart) = self.ask(&path).await;
             known.learn_found(path, smart);
@@ -189,7 +189,7 @@ impl Asker {
 
     /// # Errors
     /// Why nothing could be learnt, for people.
-    async fn report(&mut self, node: &Path) -> Result<Report, String> {
+    async fn report(&mut self, node: &Path) -> Result<DriveReport, String> {
         if self.program.is_empty() {
             return Err("S.M.A.R.T. is turned off (smartctl = \"\")".to_owned());
         }
@@ -202,7 +202,7 @@ impl Asker {
         }
         let mut child = self.start(node)?;
         match running_time::timeout(self.answer_limit, output(&mut child)).await {
-            Ok(output) => Report::parse(&output.map_err(|error| format!("smartctl: {error}"))?),
+            Ok(output) => DriveReport::parse(&output.map_err(|error| format!("smartctl: {error}"))?),
             Err(_) => {
                 // It may have ended by itself in this moment.
                 let _ = child.start_kill();
@@ -235,7 +235,7 @@ async fn output(child: &mut Child) -> std::io::Result<Vec<u8>> {
 }
 
 /// The drive knows itself better than the kernel does, where it says anything.
-fn joined(kernel: SsdIdentity, report: &Report) -> SsdIdentity {
+fn joined(kernel: SsdIdentity, report: &DriveReport) -> SsdIdentity {
     let or = |said: &String, kernel: String| if said.is_empty() { kernel } else { said.clone() };
     SsdIdentity {
         manufacturer: or(&report.manufacturer, kernel.manufacturer),
@@ -248,7 +248,7 @@ fn joined(kernel: SsdIdentity, report: &Report) -> SsdIdentity {
     }
 }
 
-fn smart(report: &Report, checked_at_unix_ms: u64) -> Smart {
+fn smart(report: &DriveReport, checked_at_unix_ms: u64) -> Smart {
     Smart {
         checked_at_unix_ms,
         problem: String::new(),
@@ -329,10 +329,10 @@ mod tests {
 
     #[test]
     fn what_is_known_is_joined_with_what_was_counted_and_forgotten_with_the_ssd() {
-        let known = Known::new(Ledger::default());
+        let known = KnownDrives::new(Ledger::default());
         let ssd = OpenSsd { uuid: "a".to_owned(), path: "/dev/sda".to_owned(), written_bytes: 4096 };
         let kernel = SsdIdentity { model: "kernel's".to_owned(), slot: "4".to_owned(), ..SsdIdentity::default() };
-        let report = Report { model: "drive's".to_owned(), wear_percent: Some(5), ..Report::default() };
+        let report = DriveReport { model: "drive's".to_owned(), wear_percent: Some(5), ..DriveReport::default() };
         known.learn("a", joined(kernel, &report), smart(&report, 1));
         let ledger = known.count(std::slice::from_ref(&ssd));
         let (identity, said) = known.of("a");
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!((said.wear_percent, said.cache_written_bytes), (Some(5), 4096));
         known.keep_only(&[]);
         assert_eq!(known.of("a").0, SsdIdentity::default());
-        assert_eq!(Known::new(ledger).of("a").1.cache_written_bytes, 4096, "over a restart");
+        assert_eq!(KnownDrives::new(ledger).of("a").1.cache_written_bytes, 4096, "over a restart");
     }
 
     // proves: S3
@@ -348,7 +348,7 @@ mod tests {
     fn a_disk_that_was_found_is_asked_once_for_a_while_whoever_looks_how_often() {
         let directory = tempfile::tempdir().unwrap();
         let mut asker = Asker::new(program(directory.path(), &composed("nvme-failing")), Duration::from_secs(30));
-        let known = Known::new(Ledger::default());
+        let known = KnownDrives::new(Ledger::default());
         let path = directory.path().join("image").display().to_string();
         std::fs::write(&path, b"x").unwrap();
         assert_eq!(known.of_found(&path, unix_ms()), None, "it was not asked yet");
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_found_disks_is_bounded() {
-        let known = Known::new(Ledger::default());
+        let known = KnownDrives::new(Ledger::default());
         for index in 0..2 * FOUND_MAX {
             known.of_found(&format!("/{index}"), 1);
             known.learn_found(format!("/{index}"), Smart { checked_at_unix_ms: 1, ..Smart::default() });

@@ -32,7 +32,7 @@ const LIFE_LEFT_ATTRIBUTES: [&str; 5] = [
 
 /// What a drive says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct DriveReport {
     /// Empty where the drive does not say; so are the next ones.
     pub(super) manufacturer: String,
     pub(super) model: String,
@@ -48,7 +48,7 @@ pub(super) struct Report {
     pub(super) critical: Vec<String>,
 }
 
-impl Report {
+impl DriveReport {
     /// # Errors
     /// Why nothing could be learnt, for people.
     pub(super) fn parse(output: &[u8]) -> Result<Self, String> {
@@ -186,7 +186,7 @@ mod tests {
     // proves: P10
     #[test]
     fn a_sata_drive_says_what_it_is_and_how_worn() {
-        let report = Report::parse(SATA).unwrap();
+        let report = DriveReport::parse(SATA).unwrap();
         assert_eq!((report.model.as_str(), report.firmware.as_str()), ("INTEL SSDSC2KB480G8", "XCV10132"));
         assert_eq!((report.serial.as_str(), report.link_speed.as_str()), ("PHYF000000AA480BGN", "6.0 Gb/s"));
         assert_eq!((report.passed, report.wear_percent), (Some(true), Some(3)));
@@ -197,7 +197,7 @@ mod tests {
     // proves: P10
     #[test]
     fn a_sas_drive_says_what_it_is_and_how_worn() {
-        let report = Report::parse(SAS).unwrap();
+        let report = DriveReport::parse(SAS).unwrap();
         assert_eq!((report.manufacturer.as_str(), report.model.as_str()), ("SAMSUNG", "SAMSUNG MZILT960HBHQ0D3"));
         assert_eq!((report.firmware.as_str(), report.link_speed.as_str()), ("GXA0", "12 Gbps"));
         assert_eq!((report.passed, report.wear_percent), (Some(true), Some(11)));
@@ -207,7 +207,7 @@ mod tests {
     // proves: P10
     #[test]
     fn an_nvme_drive_says_what_it_is_and_how_much_was_written() {
-        let report = Report::parse(NVME).unwrap();
+        let report = DriveReport::parse(NVME).unwrap();
         assert_eq!((report.model.as_str(), report.firmware.as_str()), ("SAMSUNG MZQL2960HCJR-00A07", "GDC5602Q"));
         assert_eq!((report.passed, report.wear_percent), (Some(true), Some(2)));
         assert_eq!(report.written_bytes, Some(129_205_897 * 512_000));
@@ -217,8 +217,8 @@ mod tests {
     // proves: P10
     #[test]
     fn what_real_drives_answered_is_understood() {
-        let known = Report { passed: Some(true), ..Report::default() };
-        let sata = Report {
+        let known = DriveReport { passed: Some(true), ..DriveReport::default() };
+        let sata = DriveReport {
             model: "Samsung SSD 860 EVO 500GB".to_owned(),
             serial: "S3YZNB0KB00864E".to_owned(),
             firmware: "RVT02B6Q".to_owned(),
@@ -229,8 +229,8 @@ mod tests {
             written_bytes: Some(64_777_770_148 * 512),
             ..known.clone()
         };
-        assert_eq!(Report::parse(include_bytes!("recorded/sata.json")), Ok(sata));
-        let nvme = Report {
+        assert_eq!(DriveReport::parse(include_bytes!("recorded/sata.json")), Ok(sata));
+        let nvme = DriveReport {
             model: "Force MP510".to_owned(),
             serial: "yes".to_owned(),
             firmware: "ECFM12.3".to_owned(),
@@ -240,8 +240,8 @@ mod tests {
             written_bytes: Some(16_093_122 * 512_000),
             ..known.clone()
         };
-        assert_eq!(Report::parse(include_bytes!("recorded/nvme.json")), Ok(nvme));
-        let sas = Report {
+        assert_eq!(DriveReport::parse(include_bytes!("recorded/nvme.json")), Ok(nvme));
+        let sas = DriveReport {
             manufacturer: "TOSHIBA".to_owned(),
             model: "TOSHIBA AL13SXB60EN".to_owned(),
             serial: "X".repeat(3),
@@ -250,28 +250,28 @@ mod tests {
             power_on_hours: Some(64_579),
             ..known.clone()
         };
-        assert_eq!(Report::parse(include_bytes!("recorded/sas.json")), Ok(sas));
-        let scsi_ssd = Report {
+        assert_eq!(DriveReport::parse(include_bytes!("recorded/sas.json")), Ok(sas));
+        let scsi_ssd = DriveReport {
             serial: "S6PPNJ0RB04XXX".to_owned(),
             wear_percent: Some(11),
             temperature_celsius: Some(21),
             power_on_hours: Some(26_195),
             ..known
         };
-        assert_eq!(Report::parse(include_bytes!("recorded/scsi-ssd.json")), Ok(scsi_ssd));
+        assert_eq!(DriveReport::parse(include_bytes!("recorded/scsi-ssd.json")), Ok(scsi_ssd));
     }
 
     // proves: P10
     #[test]
     fn a_failing_drive_raises_an_alert_that_names_each_cause() {
-        let report = Report::parse(NVME_FAILING).unwrap();
+        let report = DriveReport::parse(NVME_FAILING).unwrap();
         let alert = report.alert();
         for part in ["it is failing", "spare blocks", "reliability", "104 %"] {
             assert!(alert.contains(part), "{part}: {alert}");
         }
-        let only_worn = Report { wear_percent: Some(100), passed: Some(true), ..Report::default() };
+        let only_worn = DriveReport { wear_percent: Some(100), passed: Some(true), ..DriveReport::default() };
         assert!(only_worn.alert().contains("100 %"));
-        assert_eq!(Report { wear_percent: Some(99), passed: Some(true), ..Report::default() }.alert(), "");
+        assert_eq!(DriveReport { wear_percent: Some(99), passed: Some(true), ..DriveReport::default() }.alert(), "");
     }
 
     #[test]
@@ -280,20 +280,20 @@ mod tests {
             {"id": 9, "name": "Power_On_Hours", "value": 99, "raw": {"value": 1}},
             {"id": 177, "name": "Wear_Leveling_Count", "value": 88, "raw": {"value": 120}},
             {"id": 241, "name": "Total_LBAs_Written", "value": 99, "raw": {"value": 1000}}]}}"#;
-        let report = Report::parse(text.as_bytes()).unwrap();
+        let report = DriveReport::parse(text.as_bytes()).unwrap();
         assert_eq!((report.wear_percent, report.written_bytes), (Some(12), Some(512_000)));
         assert_eq!(report.passed, None, "what it does not say is not made up");
     }
 
     #[test]
     fn a_device_without_smart_is_told_why_and_garbage_is_refused() {
-        let error = Report::parse(NO_SMART).unwrap_err();
+        let error = DriveReport::parse(NO_SMART).unwrap_err();
         assert!(error.contains("Unable to detect device type"), "{error}");
         for end in 0..NVME.len() - 2 {
-            assert!(Report::parse(&NVME[..end]).is_err(), "cut after {end} bytes");
+            assert!(DriveReport::parse(&NVME[..end]).is_err(), "cut after {end} bytes");
         }
         let odd = r#"{"smartctl": {"exit_status": 0}, "temperature": {"current": 99999999}, "model_name": 7,
             "endurance_used": {"current_percent": 70000}, "power_on_time": []}"#;
-        assert_eq!(Report::parse(odd.as_bytes()).unwrap(), Report::default());
+        assert_eq!(DriveReport::parse(odd.as_bytes()).unwrap(), DriveReport::default());
     }
 }
