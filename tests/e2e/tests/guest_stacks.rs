@@ -1,4 +1,4 @@
-//! Stacks that need a kernel with local devices, md, LVM or an NFS server: the pages of `docs/stacks`, done as they are written in
+//! Stacks that need a kernel with local devices, md, LVM, an NFS server or a SCSI target: the pages of `docs/stacks`, done as they are written in
 //! a Debian of their own.
 
 use std::fs::{self, File};
@@ -12,9 +12,9 @@ use crate::guest_packages::{LAB, boot};
 use crate::page::{Step, assert_printed, by_step, script, steps};
 
 /// In the order of their names, in which the machine does them.
-const PAGES: [&str; 3] = ["lvm", "nfs", "raid"];
+const PAGES: [&str; 4] = ["lio", "lvm", "nfs", "raid"];
 /// The machine's disks, and how large they are.
-const DISKS: [(&str, u64); 8] = [
+const DISKS: [(&str, u64); 9] = [
     ("ssd0", 96),
     ("ssd1", 96),
     ("disk0", 192),
@@ -23,6 +23,7 @@ const DISKS: [(&str, u64); 8] = [
     ("disk3", 192),
     ("lvm", 192),
     ("nfs", 128),
+    ("lun", 128),
 ];
 
 fn page(name: &str) -> Vec<Step> {
@@ -34,7 +35,7 @@ fn page(name: &str) -> Vec<Step> {
 
 // proves: H3, F7, D11
 #[test]
-fn raid_below_and_lvm_and_nfs_above_work_as_they_are_written() {
+fn raid_below_and_lvm_nfs_and_a_scsi_target_above_work_as_they_are_written() {
     if std::env::var_os("HOTSET_STACKS").is_none() {
         return skip(
             "HOTSET_STACKS=1 tries docs/stacks in a Debian of its own, which takes some minutes, root, and mmdebstrap",
