@@ -78,19 +78,19 @@ fn a_clean_stop_names_the_volume_whose_dirty_data_is_still_on_its_way() {
     run(async |env| {
         let env = env.with_short_sleeps();
         let pool = pool(&env, PoolKind::ReadWrite).await;
-        let (sound, stuck) = (TestDevice::with_cache(16 << 20), TestDevice::with_cache(16 << 20));
-        stuck.hold_next(Operation::Write);
-        let volumes = [volume(&env, "sound", &sound), volume(&env, "stuck", &stuck)];
+        let (sound, hung) = (TestDevice::with_cache(16 << 20), TestDevice::with_cache(16 << 20));
+        hung.hold_next(Operation::Write);
+        let volumes = [volume(&env, "sound", &sound), volume(&env, "hung", &hung)];
         for volume in &volumes {
             pool.attach(volume).await.unwrap();
             volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
         }
-        stuck.until_held().await;
+        hung.until_held().await;
         assert_eq!(volumes[1].status().dirty_bytes, 4096, "it is being cleaned");
         let not_durable = pool.close().await.unwrap().not_durable;
         let [(name, error)] = &not_durable[..] else { panic!("{not_durable:?}") };
-        assert_eq!((name.as_str(), error.kind), ("stuck", ErrorKind::Media), "{error}");
-        stuck.release();
+        assert_eq!((name.as_str(), error.kind), ("hung", ErrorKind::Media), "{error}");
+        hung.release();
     });
 }
 

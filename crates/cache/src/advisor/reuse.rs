@@ -41,7 +41,7 @@ pub struct ReuseDistances {
     blocks: BTreeMap<u32, Watched>,
     blocks_max: usize,
     rate: Rate,
-    order: Order,
+    order: TakenPlaces,
     accesses: Accesses,
     reads: Distances,
     writes: Distances,
@@ -54,7 +54,7 @@ impl ReuseDistances {
             blocks: BTreeMap::new(),
             blocks_max: at(blocks_max),
             rate,
-            order: Order::new(at(blocks_max) * 2),
+            order: TakenPlaces::new(at(blocks_max) * 2),
             accesses: Accesses::default(),
             reads: Distances::default(),
             writes: Distances::default(),
@@ -240,13 +240,13 @@ impl ReuseDistances {
 }
 
 /// Which places are taken, so that those behind one can be counted (Fenwick, 1994).
-struct Order {
+struct TakenPlaces {
     sums: Vec<u32>,
     next: u32,
     taken: u32,
 }
 
-impl Order {
+impl TakenPlaces {
     fn new(places: usize) -> Self {
         Self { sums: vec![0; places + 2], next: 1, taken: 0 }
     }

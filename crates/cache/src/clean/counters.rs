@@ -46,7 +46,7 @@ pub(crate) struct BlockCounts {
 
 /// What is counted.
 #[derive(Clone, Copy)]
-enum Direction {
+enum CountedDirection {
     Read,
     Write,
 }
@@ -84,12 +84,12 @@ impl Counters {
 
     /// Counts a read of `key`; answers how many there were of late, this one included: 1 to 4.
     pub fn count_read(&mut self, key: BlockKey) -> u8 {
-        self.count(key, Direction::Read)
+        self.count(key, CountedDirection::Read)
     }
 
     /// Counts a write to `key`; answers how many there were of late, this one included: 1 to 4.
     pub fn count_write(&mut self, key: BlockKey) -> u8 {
-        self.count(key, Direction::Write)
+        self.count(key, CountedDirection::Write)
     }
 
     /// How often `key` was read of late, and written: 0 to 3, for what comes next is counted as one more.
@@ -98,12 +98,12 @@ impl Counters {
             let reached = (1..COUNT_MAX).take_while(|count| self.has(Word::new(key, direction, *count)));
             u8::try_from(reached.count()).expect("COUNT_MAX fits in 8 bits")
         };
-        BlockCounts { reads: count(Direction::Read), writes: count(Direction::Write) }
+        BlockCounts { reads: count(CountedDirection::Read), writes: count(CountedDirection::Write) }
     }
 
     /// Starts again from nothing for `key`. A word whose bit it shares is forgotten with it.
     pub fn forget(&mut self, key: BlockKey) {
-        for direction in [Direction::Read, Direction::Write] {
+        for direction in [CountedDirection::Read, CountedDirection::Write] {
             for word in (1..COUNT_MAX).map(|count| Word::new(key, direction, count)) {
                 if !self.has(word) {
                     break;
@@ -131,7 +131,7 @@ impl Counters {
     }
 
     /// What the block has reached already is said again, so that it is remembered as long as what is new.
-    fn count(&mut self, key: BlockKey, direction: Direction) -> u8 {
+    fn count(&mut self, key: BlockKey, direction: CountedDirection) -> u8 {
         let mut count = 1;
         while count < COUNT_MAX && self.say(Word::new(key, direction, count)) {
             count += 1;
@@ -161,10 +161,10 @@ impl Counters {
 struct Word(u64);
 
 impl Word {
-    fn new(key: BlockKey, direction: Direction, count: u8) -> Self {
+    fn new(key: BlockKey, direction: CountedDirection, count: u8) -> Self {
         let direction = match direction {
-            Direction::Read => 0,
-            Direction::Write => 4,
+            CountedDirection::Read => 0,
+            CountedDirection::Write => 4,
         };
         Self(mixed(key.hash() ^ u64::from(direction + count)))
     }

@@ -28,8 +28,8 @@ impl<E: Env> Clean<E> {
     /// Whether a block, of which the volume has so many pages, is neither in the cache as a whole nor on its way there.
     pub(crate) fn needs_fill(&self, key: BlockKey, pages: u32) -> bool {
         let slots = self.slots.borrow();
-        let is_whole = slots.find(key).is_some_and(|slot| slots.pages_in(slot) >= pages);
-        !is_whole && !self.fills.is_running(key)
+        let has_all = slots.find(key).is_some_and(|slot| slots.pages_in(slot) >= pages);
+        !has_all && !self.fills.is_running(key)
     }
 
     /// Reserves a slot for a block and registers the fill, so that writes from now on are seen. `None`: there is no slot.

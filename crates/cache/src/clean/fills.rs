@@ -74,7 +74,7 @@ impl Fill {
     }
 
     /// Its backing device takes so long, for it or for those whose turn it waits for, that others do not wait for it.
-    fn is_stuck(&self, now: Instant) -> bool {
+    fn is_stalled(&self, now: Instant) -> bool {
         now.since(self.began) > limits::BACKING_TIMEOUT
     }
 }
@@ -192,7 +192,7 @@ impl Fills {
     }
 
     /// Whether so many fills at once leave room for one more. Those that misses carry do not count. Those of a volume that is
-    /// stuck do not either, so that the others go on; but they have their memory still, and are not replaced for ever.
+    /// stalled do not either, so that the others go on; but they have their memory still, and are not replaced for ever.
     pub(crate) fn leave_room(&self, at_once: usize, now: Instant) -> bool {
         let running = self.running.borrow();
         let own = || running.values().filter(|fill| !fill.carried.get());
@@ -200,9 +200,9 @@ impl Fills {
         if count < at_once {
             return true;
         }
-        let stuck: BTreeSet<VolumeIndex> =
-            own().filter(|fill| fill.is_stuck(now)).map(|fill| fill.key().volume).collect();
-        let answered = own().filter(|fill| !stuck.contains(&fill.key().volume)).count();
+        let stalled: BTreeSet<VolumeIndex> =
+            own().filter(|fill| fill.is_stalled(now)).map(|fill| fill.key().volume).collect();
+        let answered = own().filter(|fill| !stalled.contains(&fill.key().volume)).count();
         answered < at_once && count < at_once * limits::STUCK_FILLS
     }
 
@@ -212,11 +212,11 @@ impl Fills {
         self.queue.borrow_mut().take_next(|volume| self.may_begin(volume, now))
     }
 
-    /// Whether one more fill of the volume may begin: few wait for their turn, and none is stuck.
+    /// Whether one more fill of the volume may begin: few wait for their turn, and none is stalled.
     pub(crate) fn may_begin(&self, volume: VolumeIndex, now: Instant) -> bool {
         let running = self.running.borrow();
         let own = || running.values().filter(|fill| fill.key().volume == volume);
-        own().filter(|fill| fill.waits.get()).count() < WAITING_MAX && !own().any(|fill| fill.is_stuck(now))
+        own().filter(|fill| fill.waits.get()).count() < WAITING_MAX && !own().any(|fill| fill.is_stalled(now))
     }
 
     pub(super) fn begin(&self, fill: Rc<Fill>) {

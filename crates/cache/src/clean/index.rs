@@ -13,7 +13,7 @@ use hotset_block::Env;
 use crate::address::{BlockKey, SlotIndex, SsdIndex, VolumeIndex};
 use crate::attachment_ids::AttachmentIds;
 use crate::clean::fills::Fills;
-use crate::clean::index_journal::{Batch, Ticket};
+use crate::clean::index_journal::{JournalBatch, Ticket};
 use crate::clean::pending_drops::{Drops, PendingDrops};
 use crate::clean::slot_ssd::SlotSsd;
 use crate::clean::slot_ssds::SlotSsds;
@@ -342,7 +342,7 @@ impl<E: Env> SlotSsd<E> {
         usize::try_from(self.layout.sector_bytes).expect("512 or 4096")
     }
 
-    async fn write_batch(&self, batch: &Batch) -> Result<(), Fault> {
+    async fn write_batch(&self, batch: &JournalBatch) -> Result<(), Fault> {
         let bytes = self.sector_bytes();
         let mut buf = self.env.buffers().take(batch.sectors.len() * bytes);
         for (sector, chunk) in batch.sectors.iter().zip(buf.chunks_exact_mut(bytes)) {

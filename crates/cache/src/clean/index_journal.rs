@@ -12,13 +12,13 @@ use crate::format::index::{IndexEntry, Sector, SectorPlace};
 pub(crate) struct Ticket(u64);
 
 /// Sectors that are written and flushed together.
-pub(super) struct Batch {
+pub(super) struct JournalBatch {
     pub(super) sectors: Vec<Sector>,
     /// Their entries.
     pub(super) entries: u64,
 }
 
-impl Batch {
+impl JournalBatch {
     pub(super) fn has_drops(&self) -> bool {
         self.sectors.iter().flat_map(|sector| &sector.entries).any(IndexEntry::is_drop)
     }
@@ -58,10 +58,10 @@ impl Journal {
     }
 
     /// Takes what waits, as far as it fits into so many sectors of this size.
-    pub(super) fn take_batch(&self, incarnation: u64, sector_bytes: u32, room: u64) -> Batch {
+    pub(super) fn take_batch(&self, incarnation: u64, sector_bytes: u32, room: u64) -> JournalBatch {
         let first = self.next_number.get();
         let mut pending = self.pending.borrow_mut();
-        let mut batch = Batch { sectors: Vec::new(), entries: 0 };
+        let mut batch = JournalBatch { sectors: Vec::new(), entries: 0 };
         for number in first..first + room {
             let entries = Vec::new();
             let mut sector = Sector { place: SectorPlace::Journal, incarnation, number, flushed_below: first, entries };

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::address::{BlockIndex, BlockKey, SlotIndex, VolumeIndex, at, low_half, vec_bytes};
 use crate::clean::links::{Flag, Links, List, SLOTS_MAX};
-use crate::clean::pages::{Checksums, PageBits};
+use crate::clean::pages::{PageBits, PageChecksums};
 use crate::clean::table::{self, Table};
 
 /// In place of the volume: the slot holds nothing.
@@ -43,7 +43,7 @@ pub struct Map {
     generations: Vec<u32>,
     links: Links,
     valid: PageBits,
-    checksums: Option<Checksums>,
+    checksums: Option<PageChecksums>,
     table: Table,
     slots_used: u32,
     used_pages: u64,
@@ -61,7 +61,7 @@ impl Map {
             generations: Vec::new(),
             links: Links::default(),
             valid: PageBits::new(pages_per_block),
-            checksums: checksums.then(|| Checksums::new(pages_per_block)),
+            checksums: checksums.then(|| PageChecksums::new(pages_per_block)),
             table: Table::new(0),
             slots_used: 0,
             used_pages: 0,
@@ -283,7 +283,7 @@ impl Map {
             + vec_bytes(&self.generations)
             + self.links.memory_bytes()
             + self.valid.memory_bytes()
-            + self.checksums.as_ref().map_or(0, Checksums::memory_bytes)
+            + self.checksums.as_ref().map_or(0, PageChecksums::memory_bytes)
             + self.table.memory_bytes()
             + vec_bytes(&self.volume_pages)
             + vec_bytes(&self.volume_slots)

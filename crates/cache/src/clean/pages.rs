@@ -99,12 +99,12 @@ impl PageBits {
 }
 
 /// The CRC-32C of every page of every slot. Untouched memory of it costs nothing: it comes zeroed from the system.
-pub(super) struct Checksums {
+pub(super) struct PageChecksums {
     sums: Vec<u32>,
     pages_per_block: u32,
 }
 
-impl Checksums {
+impl PageChecksums {
     pub(super) fn new(pages_per_block: u32) -> Self {
         Self { sums: Vec::new(), pages_per_block }
     }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn growing_keeps_the_checksums() {
-        let mut sums = Checksums::new(16);
+        let mut sums = PageChecksums::new(16);
         sums.grow_to(2);
         sums.of_mut(SlotIndex(1)).fill(7);
         sums.grow_to(3);

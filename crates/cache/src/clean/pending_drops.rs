@@ -10,7 +10,7 @@ use crate::clean::index_journal::Ticket;
 pub(crate) type Drops = Vec<(SsdIndex, Ticket)>;
 
 /// A freed slot that waits for its drop.
-struct Freed {
+struct FreedSlot {
     ssd: SsdIndex,
     local: u32,
     ticket: Ticket,
@@ -44,7 +44,7 @@ impl DropDurable {
 pub(super) struct PendingDrops {
     /// By the block whose pages they drop.
     drops: BTreeMap<BlockKey, Drops>,
-    freed: Vec<Freed>,
+    freed: Vec<FreedSlot>,
 }
 
 impl PendingDrops {
@@ -60,7 +60,7 @@ impl PendingDrops {
 
     /// A slot was freed, and can be filled again when this drop is flushed.
     pub(super) fn free_after(&mut self, ssd: SsdIndex, local: u32, ticket: Ticket) {
-        self.freed.push(Freed { ssd, local, ticket });
+        self.freed.push(FreedSlot { ssd, local, ticket });
     }
 
     /// Slots that were freed and wait.
@@ -76,7 +76,7 @@ impl PendingDrops {
             !pending.is_empty()
         });
         let freed = self.freed.extract_if(.., |slot| done(slot.ssd, slot.ticket));
-        freed.map(|Freed { ssd, local, ticket }| DropDurable { ssd, local, ticket }).collect()
+        freed.map(|FreedSlot { ssd, local, ticket }| DropDurable { ssd, local, ticket }).collect()
     }
 
     /// The SSD has left durably: nothing of it is believed.

@@ -15,7 +15,7 @@ use crate::clean::ghost::Ghost;
 use crate::clean::links::List;
 use crate::clean::map::Map;
 use crate::clean::rivals::{Rivals, Switch};
-use crate::clean::shares::{Owner, Queues, Shares};
+use crate::clean::shares::{QueueOwner, Queues, Shares};
 use crate::config::PolicyKind;
 
 /// Touches in `small` that make a block stay.
@@ -276,7 +276,7 @@ impl Policy {
         self.victim_of(map, Some(volume), &|_| false)
     }
 
-    fn victim_of(&mut self, map: &mut Map, owner: Owner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
+    fn victim_of(&mut self, map: &mut Map, owner: QueueOwner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
         match self.follows {
             Order::S3Fifo => self.unpopular(map, owner, busy),
             Order::TwoQ => self.oldest_of_two(map, owner, busy),
@@ -319,7 +319,7 @@ impl Policy {
     }
 
     /// S3-FIFO's victim.
-    fn unpopular(&mut self, map: &mut Map, owner: Owner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
+    fn unpopular(&mut self, map: &mut Map, owner: QueueOwner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
         let mut from_small = self.evicts_small(owner);
         let mut passed = 0;
         for _ in 0..ROUNDS_MAX {
@@ -350,18 +350,18 @@ impl Policy {
     }
 
     /// What the parts of the queues are of: alone, the pool.
-    fn capacity_of(&self, owner: Owner) -> u32 {
+    fn capacity_of(&self, owner: QueueOwner) -> u32 {
         if self.shares.is_alone() { self.capacity } else { self.shares.queues(owner).len() }
     }
 
     /// Whether small has more than its part of what its owner has.
-    fn evicts_small(&self, owner: Owner) -> bool {
+    fn evicts_small(&self, owner: QueueOwner) -> bool {
         let (queues, capacity) = (self.shares.queues(owner), self.capacity_of(owner));
         queues.main.len() <= capacity - small_capacity(capacity) && !queues.small.is_empty()
     }
 
     /// 2Q's victim: of `small` while that has more than its part, then of `main`.
-    fn oldest_of_two(&self, map: &Map, owner: Owner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
+    fn oldest_of_two(&self, map: &Map, owner: QueueOwner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
         let queues = self.shares.queues(owner);
         if queues.small.len() > Order::TwoQ.small_capacity(self.capacity_of(owner)) {
             return self.oldest(map, owner, busy);
@@ -371,7 +371,7 @@ impl Policy {
     }
 
     /// The oldest slot that is not busy, first of `small`, then of `main`.
-    fn oldest(&self, map: &Map, owner: Owner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
+    fn oldest(&self, map: &Map, owner: QueueOwner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
         let queues = self.shares.queues(owner);
         not_busy(map, &queues.small, busy).or_else(|| not_busy(map, &queues.main, busy))
     }

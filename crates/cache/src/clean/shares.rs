@@ -22,7 +22,7 @@ impl Queues {
 }
 
 /// Whose queues: a volume's own, or those of all others.
-pub(super) type Owner = Option<VolumeIndex>;
+pub(super) type QueueOwner = Option<VolumeIndex>;
 
 /// A volume's queues.
 struct Own {
@@ -109,7 +109,7 @@ impl Shares {
     }
 
     /// In whose queues a used slot is, or is to be.
-    pub(super) fn owner(&self, map: &Map, slot: SlotIndex) -> Owner {
+    pub(super) fn owner(&self, map: &Map, slot: SlotIndex) -> QueueOwner {
         if self.is_alone() {
             return None;
         }
@@ -117,11 +117,11 @@ impl Shares {
         self.own(volume).filter(|own| slot.0 < own.moved).map(|_| volume)
     }
 
-    pub(super) fn queues(&self, owner: Owner) -> &Queues {
+    pub(super) fn queues(&self, owner: QueueOwner) -> &Queues {
         owner.and_then(|volume| self.own(volume)).map_or(&self.all, |own| &own.queues)
     }
 
-    pub(super) fn queues_mut(&mut self, owner: Owner) -> &mut Queues {
+    pub(super) fn queues_mut(&mut self, owner: QueueOwner) -> &mut Queues {
         let place = owner.map(|volume| usize::from(volume.0));
         match place.and_then(|place| self.own.get_mut(place)).and_then(Option::as_mut) {
             Some(own) => &mut own.queues,
@@ -129,7 +129,7 @@ impl Shares {
         }
     }
 
-    fn owners(&self) -> impl Iterator<Item = Owner> {
+    fn owners(&self) -> impl Iterator<Item = QueueOwner> {
         let indexes = (0_u16..).zip(&self.own);
         let own = indexes.filter(|(_, own)| own.is_some()).map(|(index, _)| Some(VolumeIndex(index)));
         std::iter::once(None).chain(own)
@@ -143,7 +143,7 @@ impl Shares {
     }
 
     /// Slots above what is promised; negative: below.
-    fn surplus(&self, map: &Map, owner: Owner) -> i64 {
+    fn surplus(&self, map: &Map, owner: QueueOwner) -> i64 {
         match owner.and_then(|volume| Some((volume, self.own(volume)?))) {
             Some((volume, own)) => i64::from(map.slots_used_by(volume)) - i64::from(own.min_slots),
             None => i64::from(self.all.len()),
@@ -152,14 +152,19 @@ impl Shares {
 
     /// Whose block goes next, of those that are not in `passed`: of who has more than promised, the likelier the longer
     /// the queue is that `length` names; if nobody has, who lacks least.
-    pub(super) fn pick(&mut self, map: &Map, passed: &[Owner], length: impl Fn(&Queues) -> u32) -> Option<Owner> {
-        let there: Vec<Owner> =
+    pub(super) fn pick(
+        &mut self,
+        map: &Map,
+        passed: &[QueueOwner],
+        length: impl Fn(&Queues) -> u32,
+    ) -> Option<QueueOwner> {
+        let there: Vec<QueueOwner> =
             self.owners().filter(|owner| self.queues(*owner).len() > 0 && !passed.contains(owner)).collect();
-        let above: Vec<Owner> = there.iter().copied().filter(|owner| self.surplus(map, *owner) > 0).collect();
+        let above: Vec<QueueOwner> = there.iter().copied().filter(|owner| self.surplus(map, *owner) > 0).collect();
         if above.is_empty() {
             return there.into_iter().max_by_key(|owner| self.surplus(map, *owner));
         }
-        let weight = |owner: &Owner| u64::from(length(self.queues(*owner)));
+        let weight = |owner: &QueueOwner| u64::from(length(self.queues(*owner)));
         let total: u64 = above.iter().map(weight).sum();
         if total == 0 {
             return above.first().copied();

@@ -14,14 +14,14 @@ use crate::address::{BlockIndex, BlockKey, VolumeIndex};
 #[derive(Default)]
 pub(crate) struct Sweep {
     /// Volumes without a waiting block are not in it.
-    volumes: BTreeMap<VolumeIndex, Waiting>,
+    volumes: BTreeMap<VolumeIndex, WaitingBlocks>,
     /// Whose turn it was.
     turn: Option<VolumeIndex>,
     len: usize,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingBlocks {
     blocks: BTreeSet<BlockIndex>,
     /// The block taken last.
     position: Option<BlockIndex>,
@@ -67,7 +67,7 @@ impl Sweep {
     }
 }
 
-impl Waiting {
+impl WaitingBlocks {
     fn take_next(&mut self) -> Option<BlockIndex> {
         let after = self.position.map_or(Unbounded, Excluded);
         let block = self.blocks.range((after, Unbounded)).next().or_else(|| self.blocks.first()).copied()?;

@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(decoded(&with_losses.encode()), Ok(with_losses));
         let mut older = rows.encode();
         older.extend(9_u64.to_le_bytes());
-        assert_eq!(decoded(&older), Ok(Rows { losses: 9, ..rows }), "who is concerned was not told once");
+        assert_eq!(decoded(&older), Ok(Rows { losses: 9, ..rows }), "whose they are was not told once");
     }
 
     fn row(number: u64, ssds: [u128; 2]) -> Row {

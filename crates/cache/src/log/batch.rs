@@ -19,7 +19,7 @@ use crate::format::log::{
 };
 use crate::log::append::{Appends, cancelled};
 use crate::log::log_segments::LogSegments;
-use crate::log::overlay::{Content, Live, Place};
+use crate::log::overlay::{Content, LivePage, Place};
 use crate::log::queue::{Append, Body, Lane, Queue};
 use crate::log::row::{BatchPlaceInRow, Row};
 use crate::log::row_life::RowChange;
@@ -42,7 +42,7 @@ const BATCH_HINTS: usize = 128;
 const _: () = assert!(2 * BATCH_DATA_PAGES <= BATCH_PAGES_MAX);
 
 /// The copies of a batch: where each goes, and its bytes.
-type Copies = Vec<(PresentCopy, u64, Buf)>;
+type BatchCopies = Vec<(PresentCopy, u64, Buf)>;
 
 /// What goes into one batch.
 struct Selected {
@@ -117,7 +117,7 @@ impl<E: Env> BatchWriter<E> {
     }
 
     /// Puts a batch together; `None`: there is nothing to write now, or no place for it.
-    fn next_batch(self: &Rc<Self>) -> Option<(Rc<InflightBatch>, Copies)> {
+    fn next_batch(self: &Rc<Self>) -> Option<(Rc<InflightBatch>, BatchCopies)> {
         loop {
             let queue = &self.state.queue;
             if !queue.wants_batch() || self.life.has_stopped() || self.state.stream.has_orphans() {
@@ -231,7 +231,7 @@ impl<E: Env> BatchWriter<E> {
     }
 
     /// Gives the batch its place in the row and makes its bytes, once for each copy.
-    fn place(&self, row: &Rc<Row>, selected: Selected) -> (Rc<InflightBatch>, Copies) {
+    fn place(&self, row: &Rc<Row>, selected: Selected) -> (Rc<InflightBatch>, BatchCopies) {
         let (header_pages, pages) = (selected.header_pages(), selected.header_pages() + selected.data_pages);
         let Selected { mut payload, mut appends, entry_bytes, .. } = selected;
         let BatchPlaceInRow { segment, index, first_page } = row.next_place();
@@ -273,7 +273,7 @@ impl<E: Env> BatchWriter<E> {
         });
         self.state.stream.begin(&inflight, checksum);
         let mut mirrors = row.mirrors(segment);
-        let mut copies: Copies = Vec::with_capacity(2);
+        let mut copies: BatchCopies = Vec::with_capacity(2);
         match (mirrors.next(), mirrors.next()) {
             (Some(one), Some(other)) => {
                 let (bytes, twin) = bytes.share();
@@ -287,7 +287,7 @@ impl<E: Env> BatchWriter<E> {
     }
 
     /// Writes the copies of a batch; then whatever is complete, in order, takes effect.
-    async fn write_copies(self: &Rc<Self>, inflight: &Rc<InflightBatch>, copies: Copies) {
+    async fn write_copies(self: &Rc<Self>, inflight: &Rc<InflightBatch>, copies: BatchCopies) {
         // One operation of each SSD, where a flush of both would follow.
         let durable = self.state.flush_habit.wants_durable();
         let purpose = inflight.row.purpose();
@@ -386,7 +386,7 @@ impl<E: Env> BatchWriter<E> {
                 for ((page, checksum), offset) in pages.zip(checksums).zip(0..) {
                     let content = Content::Data { checksum: *checksum };
                     let place = Place::new(row.slot, position + offset);
-                    self.state.supersede(&Live { volume: append.volume, page, place, content, dirty: true });
+                    self.state.supersede(&LivePage { volume: append.volume, page, place, content, dirty: true });
                 }
             }
             Body::Zeroes(_) => {
@@ -394,7 +394,7 @@ impl<E: Env> BatchWriter<E> {
                 let place = Place::new(row.slot, position);
                 for page in pages {
                     let content = Content::Zeroes;
-                    self.state.supersede(&Live { volume: append.volume, page, place, content, dirty: true });
+                    self.state.supersede(&LivePage { volume: append.volume, page, place, content, dirty: true });
                 }
             }
             Body::Move { from, .. } => self.show_moved(row, append, (*from, true), position, None),
@@ -419,7 +419,7 @@ impl<E: Env> BatchWriter<E> {
             let same = before.filter(|live| live.place == from.at(offset, spread));
             let Some(before) = same else { continue };
             let place = Place::new(row.slot, position).at(offset, mark.is_none());
-            self.state.set(&Live { place, content: mark.unwrap_or(before.content), ..before });
+            self.state.set(&LivePage { place, content: mark.unwrap_or(before.content), ..before });
             moved += PAGE;
         }
         self.state.tallies.count_moved(append.volume, moved);

@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind};
 use crate::format::losses::{AsidePage, AsidePages, AsideRow, AsideSegment, Group, Loss, Losses};
 use crate::format::record::{HEADER_BYTES, LOSSES_AREA_BYTES, RecordKind};
 use crate::log::log_segments::LogSegments;
-use crate::log::overlay::{Content, Live, PAGES_MAX};
+use crate::log::overlay::{Content, LivePage, PAGES_MAX};
 use crate::log::row::Row;
 use crate::log::row_life::RowChange;
 use crate::log::rows::RowKeeper;
@@ -158,7 +158,7 @@ impl<E: Env> DataLoss<E> {
     }
 
     /// Live pages in segments of which no copy is left, `without` an SSD that is about to leave; and what is set aside.
-    fn lost_pages(&self, without: Option<SsdIndex>) -> Vec<(Rc<Row>, Live)> {
+    fn lost_pages(&self, without: Option<SsdIndex>) -> Vec<(Rc<Row>, LivePage)> {
         let is_gone = |mirror: &MirrorCell| mirror.get().ssd().is_none_or(|ssd| Some(ssd) == without);
         let lacks = |row: &Rc<Row>| row.live() > 0 && row.segments.iter().any(|pair| pair.iter().all(is_gone));
         let rows: BTreeMap<u32, Rc<Row>> =
@@ -191,7 +191,7 @@ impl<E: Env> DataLoss<E> {
             row.change(RowChange::Broke);
             match (live.dirty, live.content) {
                 (false, _) if nothing_left => self.state.remove_at(live.volume, live.page, live.place),
-                (false, Content::Data { .. }) => drop(self.state.set(&Live { content: Content::Lost, ..live })),
+                (false, Content::Data { .. }) => drop(self.state.set(&LivePage { content: Content::Lost, ..live })),
                 (true, Content::Data { .. }) => self.lose_page(&live),
                 (_, Content::Zeroes | Content::Lost | Content::Unavailable { .. }) => {}
             }
@@ -207,7 +207,7 @@ impl<E: Env> DataLoss<E> {
     }
 
     /// The losses of these pages, of which those are clean that are mended. What is clean where nothing older is left needs no word.
-    fn losses_of(&self, mut lost: Vec<(Rc<Row>, Live)>, is_mended: impl Fn(&Live) -> bool) -> Losses {
+    fn losses_of(&self, mut lost: Vec<(Rc<Row>, LivePage)>, is_mended: impl Fn(&LivePage) -> bool) -> Losses {
         lost.sort_by_key(|(_, live)| (live.volume, live.page));
         let mut groups: BTreeMap<(u64, u64, Loss), Vec<Range<u64>>> = BTreeMap::new();
         let mut rows: BTreeMap<u64, AsideRow> = BTreeMap::new();
@@ -273,7 +273,7 @@ impl<E: Env> DataLoss<E> {
 
     /// Writes the losses as they are now, but for pages of which nothing is missing any more, as the next record: no rows are
     /// recorded that ask for it before it is there.
-    pub(crate) async fn write_next_losses(&self, is_mended: impl Fn(&Live) -> bool) -> Result<(), Error> {
+    pub(crate) async fn write_next_losses(&self, is_mended: impl Fn(&LivePage) -> bool) -> Result<(), Error> {
         let _no_rows_recorded = self.members.one_change().await;
         let number = self.state.losses.number() + 1;
         let losses = self.losses_of(self.lost_pages(None), is_mended);
@@ -297,7 +297,7 @@ impl<E: Env> DataLoss<E> {
         if self.state.counts(volume).lost == 0 {
             return extents;
         }
-        for live in self.state.overlay.borrow().range(volume, 0..PAGES_MAX).filter(Live::is_lost) {
+        for live in self.state.overlay.borrow().range(volume, 0..PAGES_MAX).filter(LivePage::is_lost) {
             let (start, end) = (live.page * PAGE, (live.page + 1) * PAGE);
             let full = extents.len() == extents_max;
             match extents.last_mut() {
@@ -320,7 +320,7 @@ impl<E: Env> DataLoss<E> {
         if overlay.counts(volume).lost == 0 {
             return None;
         }
-        let is_lost = |live: &Live| live.dirty && live.content == Content::Lost;
+        let is_lost = |live: &LivePage| live.dirty && live.content == Content::Lost;
         let mut lost = overlay.range(volume, from..PAGES_MAX).filter(is_lost);
         let first = lost.next()?.page;
         let mut pages = first..first + 1;
@@ -366,7 +366,7 @@ fn unlisted(row: &Row) -> AsideRow {
 }
 
 /// Pages come in rising order of volumes and pages.
-fn list_page(listed: &mut AsideRow, row: &Row, attachment: u64, live: &Live, checksum: u32) {
+fn list_page(listed: &mut AsideRow, row: &Row, attachment: u64, live: &LivePage, checksum: u32) {
     let (position, _) = row.locate(live.place.position());
     let copies = row.segments[at(position)].each_ref().map(|mirror| mirror.get().place().unwrap_or_default());
     match listed.segments.iter_mut().find(|segment| segment.position == position) {

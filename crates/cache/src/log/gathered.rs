@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::Catalogue;
 use crate::format::log::Entry;
 use crate::format::losses::{AsidePage, Loss, Losses};
-use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
+use crate::log::overlay::{Content, LivePage, PAGES_MAX, Place};
 use crate::log::row::Row;
 use crate::log::segment_copy::MirrorCell;
 use crate::log::stream::StreamMark;
@@ -197,7 +197,7 @@ impl Gathered {
             let is_data = matches!(entry.content, Content::Data { .. });
             let is_hinted = is_data && hints.name(log.row(entry.place.row()).number, entry.place.position());
             let PageInLog { volume, page, place, content, .. } = *entry;
-            log.set(&Live { volume, page, place, content, dirty: !entry.clean && !is_hinted });
+            log.set(&LivePage { volume, page, place, content, dirty: !entry.clean && !is_hinted });
             pages += 1;
         }
         Ok(pages)

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::address::VolumeIndex;
 use crate::format::losses::Losses;
-use crate::log::overlay::Live;
+use crate::log::overlay::LivePage;
 use crate::members::newest::Records;
 
 /// Pages of a volume.
@@ -134,7 +134,7 @@ impl LossList {
 }
 
 /// The page is among these.
-pub(crate) fn is_among(pages: &[Pages], live: &Live) -> bool {
+pub(crate) fn is_among(pages: &[Pages], live: &LivePage) -> bool {
     pages.iter().any(|(volume, pages)| *volume == live.volume && pages.contains(&live.page))
 }
 

@@ -54,13 +54,13 @@ fn pace(rate: FlushRate) -> (usize, u32) {
 }
 
 /// A copy that is to be made: one side of a pair of segments of a row.
-struct Wanted {
+struct WantedCopy {
     row: Rc<Row>,
     segment: u32,
     side: usize,
 }
 
-impl Wanted {
+impl WantedCopy {
     fn cell(&self) -> &MirrorCell {
         &self.row.segments[at(self.segment)][self.side]
     }
@@ -158,13 +158,13 @@ impl<E: Env> Mirrorer<E> {
 
     /// The copies that are lost or have to leave their SSDs, of rows that live: the newest first, as the oldest are the first
     /// to be freed.
-    fn copies_wanted(&self) -> Vec<Wanted> {
+    fn copies_wanted(&self) -> Vec<WantedCopy> {
         let mut wanted = Vec::new();
         for row in self.state.rows_live().into_iter().rev().filter(|row| self.state.numbers.is_live(row.number)) {
             for (segment, pair) in (0..).zip(&row.segments) {
                 let readable = pair.iter().any(|mirror| mirror.get().is_there());
                 for side in (0..2).filter(|side| readable && self.is_degraded(pair[*side].get())) {
-                    wanted.push(Wanted { row: Rc::clone(&row), segment, side });
+                    wanted.push(WantedCopy { row: Rc::clone(&row), segment, side });
                 }
             }
         }
@@ -203,7 +203,7 @@ impl<E: Env> Mirrorer<E> {
 
     /// The SSD that is to have the copy: the one with the most room, and not the one of the other copy. What is reserved for
     /// rows is left (rule `reserves`), and as much again for hosts, that they need not wait for every row.
-    fn mirror_target(&self, copy: &Wanted) -> Option<Rc<Ssd<E>>> {
+    fn mirror_target(&self, copy: &WantedCopy) -> Option<Rc<Ssd<E>>> {
         let (other, reserved) = (copy.other().ssd(), self.state.capacity.reserved());
         let left_over = match self.flush_rate() {
             FlushRate::Low | FlushRate::Medium => 2 * reserved,
@@ -231,7 +231,7 @@ impl<E: Env> Mirrorer<E> {
     }
 
     /// True: the copy is relied on. What came to nothing leaves the row as it was.
-    async fn mirror_to(&self, copy: &Wanted, target: &Rc<Ssd<E>>, host_requests: &impl Fn() -> u64) -> bool {
+    async fn mirror_to(&self, copy: &WantedCopy, target: &Rc<Ssd<E>>, host_requests: &impl Fn() -> u64) -> bool {
         let Some(segment) = self.segments.take_segment(target).await else { return false };
         self.segments.count_openable();
         target.segments.give_to_row(segment, copy.row.incarnation);
@@ -246,7 +246,7 @@ impl<E: Env> Mirrorer<E> {
     }
 
     /// The row lives, and nobody is about to free it.
-    fn may_be_mirrored(&self, copy: &Wanted) -> bool {
+    fn may_be_mirrored(&self, copy: &WantedCopy) -> bool {
         let row = &copy.row;
         let lives = self.state.row_at(row.slot).is_some_and(|other| Rc::ptr_eq(&other, row));
         lives
@@ -256,7 +256,7 @@ impl<E: Env> Mirrorer<E> {
     }
 
     /// Writes the copy, flushed. False: it came to nothing.
-    async fn copy_segment(&self, copy: &Wanted, new: PresentCopy, host_requests: &impl Fn() -> u64) -> bool {
+    async fn copy_segment(&self, copy: &WantedCopy, new: PresentCopy, host_requests: &impl Fn() -> u64) -> bool {
         if !self.may_be_mirrored(copy) {
             return false;
         }
@@ -295,7 +295,7 @@ impl<E: Env> Mirrorer<E> {
     }
 
     /// What is to be copied, by the segment's summary; without one everything, and only what lives can be checked.
-    async fn plan_copy(&self, copy: &Wanted) -> SegmentPlan {
+    async fn plan_copy(&self, copy: &WantedCopy) -> SegmentPlan {
         let row = &copy.row;
         let mut checksums = vec![None; at(row.segment_pages)];
         let Some((summary, bytes)) =
@@ -328,7 +328,7 @@ impl<E: Env> Mirrorer<E> {
 
     /// Copies the pages from `first` on, each from a copy where it is good. What no copy has is not there afterwards
     /// either. False: an SSD failed.
-    async fn copy_chunk(&self, copy: &Wanted, new: PresentCopy, plan: &SegmentPlan, first: u32) -> bool {
+    async fn copy_chunk(&self, copy: &WantedCopy, new: PresentCopy, plan: &SegmentPlan, first: u32) -> bool {
         let pages = first..plan.end.min(first + CHUNK_PAGES);
         let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
         let target = self.ssd_at(new);
@@ -340,7 +340,7 @@ impl<E: Env> Mirrorer<E> {
     }
 
     /// `None`: an SSD with a copy is there no more, which says nothing about what it held.
-    async fn read_chunk(&self, copy: &Wanted, plan: &SegmentPlan, pages: Range<u32>) -> Option<Buf> {
+    async fn read_chunk(&self, copy: &WantedCopy, plan: &SegmentPlan, pages: Range<u32>) -> Option<Buf> {
         for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             let length = at(pages.end - pages.start) * PAGE_BYTES;
             let read = self.read_copy(mirror, pages.start, length).await;
@@ -360,7 +360,7 @@ impl<E: Env> Mirrorer<E> {
     }
 
     /// `Some(None)`: no copy of this page is good.
-    async fn read_good_page(&self, copy: &Wanted, plan: &SegmentPlan, page: u32) -> Option<Option<Buf>> {
+    async fn read_good_page(&self, copy: &WantedCopy, plan: &SegmentPlan, page: u32) -> Option<Option<Buf>> {
         for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             match self.read_copy(mirror, page, PAGE_BYTES).await {
                 Ok(bytes) if plan.is_good(page, &bytes) => return Some(Some(bytes)),
@@ -381,7 +381,7 @@ impl<E: Env> Mirrorer<E> {
     }
 
     /// Writes the segment's header and its summary.
-    async fn copy_ends(&self, copy: &Wanted, new: PresentCopy, plan: &SegmentPlan) -> bool {
+    async fn copy_ends(&self, copy: &WantedCopy, new: PresentCopy, plan: &SegmentPlan) -> bool {
         let row = &copy.row;
         let mut header = self.env.buffers().take(PAGE_BYTES);
         row.header(copy.segment).encode_into(&mut header);
@@ -400,7 +400,7 @@ impl<E: Env> Mirrorer<E> {
     }
 
     /// The row record names the copy from here on, durably; what it replaces is used again when the row is freed.
-    async fn commit_copy(&self, copy: &Wanted, new: PresentCopy) -> bool {
+    async fn commit_copy(&self, copy: &WantedCopy, new: PresentCopy) -> bool {
         let target = self.ssd_at(new);
         let source_is_there = copy.row.mirrors(copy.segment).any(|mirror| self.ssd_at(mirror).is_online());
         let apart = copy.other().ssd() != Some(new.ssd);

@@ -33,7 +33,7 @@ struct CopiesWanted {
 
 /// See the file's summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Rebuild {
+enum RebuildLife {
     /// Every segment has its two copies, where they may stay.
     #[default]
     Idle,
@@ -51,7 +51,7 @@ enum RebuildChange {
     Ended,
 }
 
-impl Rebuild {
+impl RebuildLife {
     fn wanted(self) -> Option<CopiesWanted> {
         match self {
             Self::Idle | Self::Ended(None) => None,
@@ -81,7 +81,7 @@ impl Rebuild {
 /// See the file's summary.
 #[derive(Default)]
 pub(crate) struct Mirrors {
-    rebuild: Cell<Rebuild>,
+    rebuild: Cell<RebuildLife>,
     /// There may be something to copy.
     pub(crate) wanted: Event,
 }
@@ -127,7 +127,7 @@ impl Mirrors {
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.rebuild.get(), Rebuild::Ended(_))
+        matches!(self.rebuild.get(), RebuildLife::Ended(_))
     }
 }
 
@@ -138,16 +138,16 @@ mod tests {
 
     const NOW: Instant = Instant(70);
     const WANTED: CopiesWanted = CopiesWanted { since: Instant(3), left: 5, lost: 2, done: 4, space: Compact };
-    const STATES: [Rebuild; 4] =
-        [Rebuild::Idle, Rebuild::Running(WANTED), Rebuild::Ended(None), Rebuild::Ended(Some(WANTED))];
+    const STATES: [RebuildLife; 4] =
+        [RebuildLife::Idle, RebuildLife::Running(WANTED), RebuildLife::Ended(None), RebuildLife::Ended(Some(WANTED))];
 
-    fn after_count(left: usize, lost: usize, space: RebuildSpace) -> [Rebuild; 4] {
+    fn after_count(left: usize, lost: usize, space: RebuildSpace) -> [RebuildLife; 4] {
         STATES.map(|state| state.after(RebuildChange::Counted { left, lost, space, now: NOW }))
     }
 
     #[test]
     fn in_every_state_every_change_has_its_outcome() {
-        use Rebuild::{Ended, Idle, Running};
+        use RebuildLife::{Ended, Idle, Running};
         assert_eq!(after_count(0, 0, Enough), [Idle, Idle, Ended(None), Ended(None)]);
         let new = |left, lost, space| CopiesWanted { since: NOW, left, lost, done: 0, space };
         let on = |left, lost, done, space| CopiesWanted { since: WANTED.since, left, lost, done, space };

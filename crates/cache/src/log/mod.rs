@@ -63,7 +63,7 @@ use crate::log::log_segments::LogSegments;
 use crate::log::mirror::Mirrorer;
 use crate::log::mirrors::Mirrors;
 use crate::log::move_row::Mover;
-use crate::log::overlay::{Counts, Live, Overlay};
+use crate::log::overlay::{LivePage, Overlay, OverlayCounts};
 use crate::log::pace::Pace;
 use crate::log::queue::CleanedHint;
 use crate::log::read_log::LogReader;
@@ -235,17 +235,17 @@ impl<E: Env> Log<E> {
 
     // ---- what it holds
 
-    pub(crate) fn counts(&self, volume: VolumeIndex) -> Counts {
+    pub(crate) fn counts(&self, volume: VolumeIndex) -> OverlayCounts {
         self.state.counts(volume)
     }
 
     /// Of all volumes together.
-    pub(crate) fn total(&self) -> Counts {
+    pub(crate) fn total(&self) -> OverlayCounts {
         self.state.overlay.borrow().total()
     }
 
     /// Of one page.
-    pub(crate) fn live(&self, volume: VolumeIndex, page: u64) -> Option<Live> {
+    pub(crate) fn live(&self, volume: VolumeIndex, page: u64) -> Option<LivePage> {
         self.state.overlay.borrow().get(volume, page)
     }
 
@@ -255,7 +255,12 @@ impl<E: Env> Log<E> {
     }
 
     /// The runs of `pages` that have a live copy and of which `wanted` holds, in order.
-    pub(crate) fn runs(&self, volume: VolumeIndex, pages: Range<u64>, wanted: impl Fn(&Live) -> bool) -> Vec<LogRun> {
+    pub(crate) fn runs(
+        &self,
+        volume: VolumeIndex,
+        pages: Range<u64>,
+        wanted: impl Fn(&LivePage) -> bool,
+    ) -> Vec<LogRun> {
         self.state.runs(volume, pages, wanted)
     }
 

@@ -16,7 +16,7 @@ use crate::log::append::Appends;
 use crate::log::data_loss::DataLoss;
 use crate::log::log_segments::LogSegments;
 use crate::log::mirror::Mirrorer;
-use crate::log::overlay::{Content, Live, Place};
+use crate::log::overlay::{Content, LivePage, Place};
 use crate::log::queue::Body;
 use crate::log::read_log::LogReader;
 use crate::log::row::Row;
@@ -199,7 +199,7 @@ impl<E: Env> Mover<E> {
             }
             let pages = entry.page..entry.page + u64::from(entry.count);
             // Of an older entry of the same row the page is not: it would be moved with a version that is too low.
-            let here = |live: &Live| {
+            let here = |live: &LivePage| {
                 let offset = u32::try_from(live.page - entry.page).expect("an entry is short");
                 live.dirty && !live.is_unavailable() && live.place == entry.place_of(row, offset)
             };
@@ -355,7 +355,7 @@ impl<E: Env> Mover<E> {
     /// What of a row is dirty and there.
     fn entries_back(&self, row: &Row) -> Vec<RowPages> {
         let back = self.data_loss.lives_of(row).into_iter().filter(|live| live.dirty && !live.is_lost());
-        let entry = |live: Live| RowPages {
+        let entry = |live: LivePage| RowPages {
             volume: live.volume,
             page: live.page,
             count: 1,

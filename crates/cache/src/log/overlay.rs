@@ -71,7 +71,7 @@ pub(crate) enum Content {
 
 /// A page with a live copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Live {
+pub(crate) struct LivePage {
     pub(crate) volume: VolumeIndex,
     pub(crate) page: u64,
     pub(crate) place: Place,
@@ -79,7 +79,7 @@ pub(crate) struct Live {
     pub(crate) dirty: bool,
 }
 
-impl Live {
+impl LivePage {
     /// Nobody has it now, the backing device neither.
     pub(crate) fn is_lost(&self) -> bool {
         self.dirty && matches!(self.content, Content::Lost | Content::Unavailable { .. })
@@ -100,7 +100,7 @@ struct Item {
 }
 
 impl Item {
-    fn new(live: &Live) -> Self {
+    fn new(live: &LivePage) -> Self {
         let (flags, checksum) = match live.content {
             Content::Data { checksum } => (0, checksum),
             Content::Zeroes => (ZERO, 0),
@@ -115,7 +115,7 @@ impl Item {
         self.key >> FLAG_BITS
     }
 
-    fn live(&self) -> Live {
+    fn live(&self) -> LivePage {
         let content = if self.key & ZERO != 0 {
             Content::Zeroes
         } else if self.key & LOST != 0 {
@@ -127,7 +127,7 @@ impl Item {
         };
         let volume = u16::try_from(self.id() >> PAGE_BITS).expect("a volume has 10 bits");
         let page = self.id() & ((1 << PAGE_BITS) - 1);
-        Live { volume: VolumeIndex(volume), page, place: self.place, content, dirty: self.key & DIRTY != 0 }
+        LivePage { volume: VolumeIndex(volume), page, place: self.place, content, dirty: self.key & DIRTY != 0 }
     }
 }
 
@@ -138,7 +138,7 @@ fn id(volume: VolumeIndex, page: u64) -> u64 {
 
 /// Pages of a volume in the overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct OverlayCounts {
     pub(crate) live: u64,
     pub(crate) dirty: u64,
     /// Dirty, and nobody has it now.
@@ -147,7 +147,7 @@ pub(crate) struct Counts {
     pub(crate) stored: u64,
 }
 
-impl Counts {
+impl OverlayCounts {
     /// Dirty pages that can be written to the backing device.
     pub(crate) fn cleanable(&self) -> u64 {
         self.dirty - self.lost
@@ -160,21 +160,21 @@ pub(crate) struct Overlay {
     leaves: BTreeMap<u64, Vec<Item>>,
     /// Pages that all leaves have room for: kept, so that the status, asked for every second, need not walk them.
     room: usize,
-    volumes: Vec<Counts>,
-    total: Counts,
+    volumes: Vec<OverlayCounts>,
+    total: OverlayCounts,
 }
 
 impl Overlay {
-    pub(crate) fn total(&self) -> Counts {
+    pub(crate) fn total(&self) -> OverlayCounts {
         self.total
     }
 
-    pub(crate) fn counts(&self, volume: VolumeIndex) -> Counts {
+    pub(crate) fn counts(&self, volume: VolumeIndex) -> OverlayCounts {
         self.volumes.get(usize::from(volume.0)).copied().unwrap_or_default()
     }
 
     /// The first page from `pages.start` on that has a live copy.
-    pub(crate) fn first_in(&self, volume: VolumeIndex, pages: &Range<u64>) -> Option<Live> {
+    pub(crate) fn first_in(&self, volume: VolumeIndex, pages: &Range<u64>) -> Option<LivePage> {
         if self.counts(volume).live == 0 {
             return None;
         }
@@ -188,12 +188,12 @@ impl Overlay {
         (*first < end).then(|| leaf[0].live())
     }
 
-    pub(crate) fn get(&self, volume: VolumeIndex, page: u64) -> Option<Live> {
+    pub(crate) fn get(&self, volume: VolumeIndex, page: u64) -> Option<LivePage> {
         self.first_in(volume, &(page..page + 1))
     }
 
     /// Every page of the range that has a live copy, in order.
-    pub(crate) fn range(&self, volume: VolumeIndex, pages: Range<u64>) -> impl Iterator<Item = Live> {
+    pub(crate) fn range(&self, volume: VolumeIndex, pages: Range<u64>) -> impl Iterator<Item = LivePage> {
         let (start, end) = (id(volume, pages.start), id(volume, 0) + pages.end);
         let is_empty = self.counts(volume).live == 0;
         let around_start = if is_empty { None } else { self.leaves.range(..=start).next_back() };
@@ -206,14 +206,14 @@ impl Overlay {
     }
 
     /// Sets what a page's live copy is; answers what it was before.
-    pub(crate) fn set(&mut self, live: &Live) -> Option<Live> {
+    pub(crate) fn set(&mut self, live: &LivePage) -> Option<LivePage> {
         let item = Item::new(live);
         let before = self.put(item);
         self.count(live.volume, before.as_ref(), Some(live));
         before
     }
 
-    fn put(&mut self, item: Item) -> Option<Live> {
+    fn put(&mut self, item: Item) -> Option<LivePage> {
         let below = self.leaves.range_mut(..=item.id()).next_back();
         let Some((first, leaf)) = below else {
             // Lower than all: it becomes the first of the lowest leaf.
@@ -250,7 +250,7 @@ impl Overlay {
     }
 
     /// Forgets a page, if its live copy is still the one at `place`.
-    pub(crate) fn remove_at(&mut self, volume: VolumeIndex, page: u64, place: Place) -> Option<Live> {
+    pub(crate) fn remove_at(&mut self, volume: VolumeIndex, page: u64, place: Place) -> Option<LivePage> {
         let wanted = id(volume, page);
         let (first, leaf) = self.leaves.range_mut(..=wanted).next_back()?;
         let first = *first;
@@ -299,30 +299,30 @@ impl Overlay {
     }
 
     /// Forgets a volume; answers the pages that it had, a bounded number of them: call until none is left.
-    pub(crate) fn take_some_of(&mut self, volume: VolumeIndex) -> Vec<Live> {
-        let some: Vec<Live> = self.range(volume, 0..1 << PAGE_BITS).take(1024).collect();
+    pub(crate) fn take_some_of(&mut self, volume: VolumeIndex) -> Vec<LivePage> {
+        let some: Vec<LivePage> = self.range(volume, 0..1 << PAGE_BITS).take(1024).collect();
         for live in &some {
             self.remove_at(volume, live.page, live.place);
         }
         some
     }
 
-    fn count(&mut self, volume: VolumeIndex, before: Option<&Live>, after: Option<&Live>) {
-        let is_stored = |live: &Live| matches!(live.content, Content::Data { .. });
-        let counts_as = |live: &Live| (live.dirty, live.is_lost(), is_stored(live));
+    fn count(&mut self, volume: VolumeIndex, before: Option<&LivePage>, after: Option<&LivePage>) {
+        let is_stored = |live: &LivePage| matches!(live.content, Content::Data { .. });
+        let counts_as = |live: &LivePage| (live.dirty, live.is_lost(), is_stored(live));
         if before.map(counts_as) == after.map(counts_as) {
             return;
         }
         let place = usize::from(volume.0);
         if self.volumes.len() <= place {
-            self.volumes.resize(place + 1, Counts::default());
+            self.volumes.resize(place + 1, OverlayCounts::default());
         }
         for counts in [&mut self.volumes[place], &mut self.total] {
             counts.live = counts.live + u64::from(after.is_some()) - u64::from(before.is_some());
             counts.dirty = counts.dirty + u64::from(after.is_some_and(|live| live.dirty))
                 - u64::from(before.is_some_and(|live| live.dirty));
-            counts.lost = counts.lost + u64::from(after.is_some_and(Live::is_lost))
-                - u64::from(before.is_some_and(Live::is_lost));
+            counts.lost = counts.lost + u64::from(after.is_some_and(LivePage::is_lost))
+                - u64::from(before.is_some_and(LivePage::is_lost));
             counts.stored =
                 counts.stored + u64::from(after.is_some_and(is_stored)) - u64::from(before.is_some_and(is_stored));
         }
@@ -414,14 +414,14 @@ mod tests {
 
     use super::*;
 
-    fn live(volume: u16, page: u64, place: u32, dirty: bool) -> Live {
+    fn live(volume: u16, page: u64, place: u32, dirty: bool) -> LivePage {
         let content = match place % 7 {
             0 => Content::Zeroes,
             1 => Content::Lost,
             2 => Content::Unavailable { checksum: place },
             _ => Content::Data { checksum: place },
         };
-        Live { volume: VolumeIndex(volume), page, place: Place(place), content, dirty }
+        LivePage { volume: VolumeIndex(volume), page, place: Place(place), content, dirty }
     }
 
     proptest! {
@@ -431,7 +431,7 @@ mod tests {
             spread in 0_usize..4,
         ) {
             let mut overlay = Overlay::default();
-            let mut model: BTreeMap<(u16, u64), Live> = BTreeMap::new();
+            let mut model: BTreeMap<(u16, u64), LivePage> = BTreeMap::new();
             // Close together, evenly apart, ever further apart, and close together at two ends of a large volume.
             let spread = [|page| page, |page| page * 1000, |page: u64| page.pow(4), |page| page + page / 50 % 2 * (PAGES_MAX / 2)]
                 [spread];
@@ -457,9 +457,9 @@ mod tests {
                     }
                 }
                 let range = page..page + u64::from(place % 50);
-                let expected: Vec<Live> =
+                let expected: Vec<LivePage> =
                     model.range((volume, range.start)..(volume, range.end)).map(|(_, value)| *value).collect();
-                let found: Vec<Live> = overlay.range(VolumeIndex(volume), range.clone()).collect();
+                let found: Vec<LivePage> = overlay.range(VolumeIndex(volume), range.clone()).collect();
                 prop_assert_eq!(overlay.first_in(VolumeIndex(volume), &range), expected.first().copied());
                 prop_assert_eq!(found, expected);
                 let dirty = model.values().filter(|value| value.dirty).count();
@@ -467,7 +467,7 @@ mod tests {
                 let stored = model.values().filter(|value| matches!(value.content, Content::Data { .. })).count();
                 let [live, dirty, lost, stored] =
                     [model.len(), dirty, lost, stored].map(|count| count.try_into().unwrap());
-                let counts = Counts { live, dirty, lost, stored };
+                let counts = OverlayCounts { live, dirty, lost, stored };
                 prop_assert_eq!(overlay.total(), counts);
                 let walked: usize = overlay.leaves.values().map(Vec::capacity).sum();
                 prop_assert_eq!(overlay.room, walked, "room that is counted, and that there is");

@@ -111,9 +111,9 @@ impl<E: Env> LogReader<E> {
     }
 
     /// For a scrub: reads every copy of a run of data, and mends the bad ones from the good.
-    pub(crate) async fn check_copies_of(&self, run: &LogRun) -> Copies {
+    pub(crate) async fn check_copies_of(&self, run: &LogRun) -> ScrubbedCopies {
         let (segment, page) = run.row().locate(run.first.place.position());
-        let mut copies = Copies::default();
+        let mut copies = ScrubbedCopies::default();
         let (mut bad, mut good, mut doubtful) = (Vec::new(), None::<Buf>, false);
         for (index, mirror) in run.row().copies_one_by_one(segment) {
             let ssd = self.members.ssd(index);
@@ -189,7 +189,7 @@ impl<E: Env> LogReader<E> {
 
 /// What a scrub found of a run, by copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Copies {
+pub(crate) struct ScrubbedCopies {
     /// Copies that could be read.
     pub(crate) checked: u64,
     pub(crate) bad_pages: u64,

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::format::log::{Payload, SegmentHeader, Summary, SummaryDraft, summary_pages};
 use crate::format::rows::{Row as RowRecord, SegmentCopy};
-use crate::log::overlay::{Content, Live, Place};
+use crate::log::overlay::{Content, LivePage, Place};
 use crate::log::row_life::{RowChange, RowLife};
 use crate::log::segment_copy::{Mirror, MirrorCell, PresentCopy};
 use crate::members::segments::Purpose;
@@ -35,7 +35,7 @@ impl CopyOrder {
 }
 
 /// What a row is to the log.
-enum Standing {
+enum RowStanding {
     InLog(Cell<RowLife>),
     /// It is set aside: out of the log, as what was listed of it.
     Aside(Listed),
@@ -55,8 +55,8 @@ struct Listed {
 /// and the oldest is not as old as that. A segment fills from its start on, so places tell the ages apart.
 #[derive(Clone, Copy, Default)]
 struct DirtyOf {
-    older: Dirty,
-    newer: Dirty,
+    older: DirtyOfVolume,
+    newer: DirtyOfVolume,
     /// From this page of each segment on it is newer.
     newer_from: u32,
     /// Behind the last page of any segment where something was dirty.
@@ -64,7 +64,7 @@ struct DirtyOf {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Dirty {
+struct DirtyOfVolume {
     pages: u32,
     /// None of them has been dirty for longer.
     since: RealInstant,
@@ -78,8 +78,12 @@ impl DirtyOf {
     fn add(&mut self, page: u32, since: RealInstant) {
         self.end = self.end.max(page + 1);
         if self.older.pages == 0 {
-            *self =
-                Self { older: Dirty { pages: 1, since }, newer: Dirty::default(), newer_from: self.end, end: self.end };
+            *self = Self {
+                older: DirtyOfVolume { pages: 1, since },
+                newer: DirtyOfVolume::default(),
+                newer_from: self.end,
+                end: self.end,
+            };
             return;
         }
         let dirty = self.of(page);
@@ -92,11 +96,11 @@ impl DirtyOf {
         assert!(dirty.pages > 0, "a page of a row is clean now, and none was dirty");
         dirty.pages -= 1;
         if self.older.pages == 0 {
-            *self = Self { older: self.newer, newer: Dirty::default(), newer_from: self.end, end: self.end };
+            *self = Self { older: self.newer, newer: DirtyOfVolume::default(), newer_from: self.end, end: self.end };
         }
     }
 
-    fn of(&mut self, page: u32) -> &mut Dirty {
+    fn of(&mut self, page: u32) -> &mut DirtyOfVolume {
         if page < self.newer_from { &mut self.older } else { &mut self.newer }
     }
 
@@ -123,7 +127,7 @@ pub(crate) struct Row {
     pub(crate) incarnation: u64,
     pub(crate) segments: Vec<[MirrorCell; 2]>,
     pub(crate) segment_pages: u32,
-    standing: Standing,
+    standing: RowStanding,
     batches: Cell<u32>,
     /// Of its last batch.
     last_checksum: Cell<u32>,
@@ -165,7 +169,7 @@ impl Row {
             incarnation,
             segments: segments.into_iter().map(|pair| pair.map(MirrorCell::new)).collect(),
             segment_pages,
-            standing: Standing::InLog(Cell::new(RowLife::Opening)),
+            standing: RowStanding::InLog(Cell::new(RowLife::Opening)),
             batches: Cell::new(0),
             last_checksum: Cell::new(0),
             next_page: RefCell::new(vec![1; count]),
@@ -192,20 +196,20 @@ impl Row {
         now: RealInstant,
     ) -> Self {
         let row = Self::new(slot, number, incarnation, vec![[Mirror::Nowhere; 2]; segments], segment_pages, now);
-        Self { standing: Standing::Aside(Listed::default()), ..row }
+        Self { standing: RowStanding::Aside(Listed::default()), ..row }
     }
 
     /// How far it is. What is set aside takes nothing more, and is believed page by page.
     pub(crate) fn life(&self) -> RowLife {
         match &self.standing {
-            Standing::InLog(life) => life.get(),
-            Standing::Aside(_) => RowLife::BrokenSealed,
+            RowStanding::InLog(life) => life.get(),
+            RowStanding::Aside(_) => RowLife::BrokenSealed,
         }
     }
 
     /// Something happens to a row of the log.
     pub(crate) fn change(&self, change: RowChange) {
-        if let Standing::InLog(life) = &self.standing
+        if let RowStanding::InLog(life) = &self.standing
             && let Some(after) = life.get().after(change)
         {
             life.set(after);
@@ -214,8 +218,8 @@ impl Row {
 
     fn listed_as(&self) -> Option<&Listed> {
         match &self.standing {
-            Standing::InLog(_) => None,
-            Standing::Aside(listed) => Some(listed),
+            RowStanding::InLog(_) => None,
+            RowStanding::Aside(listed) => Some(listed),
         }
     }
 
@@ -463,7 +467,7 @@ impl Row {
     }
 
     /// A page's newest copy is at this position. Of what is dirty: since when.
-    pub(super) fn add_live(&self, live: &Live, since: RealInstant) {
+    pub(super) fn add_live(&self, live: &LivePage, since: RealInstant) {
         self.live.set(self.live.get() + 1);
         let (word, bit) = word_and_bit(live.place.position());
         self.positions.borrow_mut()[word] |= bit;
@@ -475,7 +479,7 @@ impl Row {
         }
     }
 
-    pub(super) fn remove_live(&self, live: &Live) {
+    pub(super) fn remove_live(&self, live: &LivePage) {
         let lives = self.live.get();
         assert!(lives > 0, "row {}: a page leaves it, and none lives in it", self.number);
         self.live.set(lives - 1);

@@ -104,7 +104,7 @@ impl<E: Env> RowKeeper<E> {
         Ok(Some(row))
     }
 
-    /// Gives up a row that took no batch. Its record, if there is one, says so at the next change.
+    /// Releases a row that took no batch. Its record, if there is one, says so at the next change.
     pub(crate) fn drop_row(&self, row: &Rc<Row>) {
         self.state.drop_row(row);
         self.segments.release_segments(row);

@@ -9,14 +9,14 @@ use hotset_block::PAGE_BYTES;
 use crate::address::VolumeIndex;
 use crate::config::PAGE;
 use crate::format::crc32c;
-use crate::log::overlay::{Content, Live, Place};
+use crate::log::overlay::{Content, LivePage, Place};
 use crate::log::row::{Row, RowReading};
 use crate::log::write_log::WriteLog;
 
 /// Consecutive pages of a volume that lie together in the log; or that read as zeroes, or are lost, together.
 pub(crate) struct LogRun {
     pub(crate) pages: Range<u64>,
-    pub(crate) first: Live,
+    pub(crate) first: LivePage,
     /// Of data, page by page.
     pub(crate) checksums: Vec<u32>,
     /// Nothing of it is dirty.
@@ -27,7 +27,7 @@ pub(crate) struct LogRun {
 }
 
 impl LogRun {
-    fn new(log: &WriteLog, live: &Live) -> Self {
+    fn new(log: &WriteLog, live: &LivePage) -> Self {
         let mut run = Self {
             pages: live.page..live.page,
             first: *live,
@@ -90,7 +90,7 @@ impl LogRun {
         bytes.len() == self.bytes() && matches(bytes, &self.checksums)
     }
 
-    fn add(&mut self, live: &Live) {
+    fn add(&mut self, live: &LivePage) {
         self.pages.end += 1;
         self.clean &= !live.dirty;
         if let Content::Data { checksum } = live.content {
@@ -99,7 +99,7 @@ impl LogRun {
     }
 
     /// Whether this page goes on where the run ends.
-    fn goes_on_with(&self, live: &Live) -> bool {
+    fn goes_on_with(&self, live: &LivePage) -> bool {
         let offset = u32::try_from(self.pages.end - self.pages.start).expect("a run has fewer than 2^32 pages");
         // What is no data lies at one place, if one batch brought it.
         let (data, same_kind) = match (self.first.content, live.content) {
@@ -120,7 +120,12 @@ impl LogRun {
 
 impl WriteLog {
     /// The runs of `pages` that have a live copy and of which `wanted` holds, in order.
-    pub(crate) fn runs(&self, volume: VolumeIndex, pages: Range<u64>, wanted: impl Fn(&Live) -> bool) -> Vec<LogRun> {
+    pub(crate) fn runs(
+        &self,
+        volume: VolumeIndex,
+        pages: Range<u64>,
+        wanted: impl Fn(&LivePage) -> bool,
+    ) -> Vec<LogRun> {
         let mut runs: Vec<LogRun> = Vec::new();
         for live in self.overlay.borrow().range(volume, pages).filter(|live| wanted(live)) {
             match runs.last_mut() {
@@ -153,7 +158,7 @@ mod tests {
         let volume = VolumeIndex(0);
         let runs_of = |content: Content| {
             for (page, position) in [(10, 5), (11, 6), (12, 8), (13, 8)] {
-                log.set(&Live { volume, page, place: Place::new(slot, position), content, dirty: true });
+                log.set(&LivePage { volume, page, place: Place::new(slot, position), content, dirty: true });
             }
             let runs = log.runs(volume, 0..100, |_| true);
             runs.iter().map(|run| run.pages.clone()).collect::<Vec<_>>()

@@ -79,7 +79,7 @@ pub(crate) struct Repair {
 
 /// What the row record says of a row that is walked.
 #[derive(Clone, Copy)]
-pub(super) struct Recorded {
+pub(super) struct RecordedRow {
     pub(super) sealed: bool,
     /// No row was opened after it: it may have been dropped again, and its segments be meant for the next one, which is
     /// not on record yet.
@@ -153,7 +153,7 @@ impl<'a, E: Env> LogScan<'a, E> {
             return Ok(());
         }
         let newest = rows.rows.last().is_some_and(|record| record.number == row.number);
-        self.walk_row(row, Recorded { sealed, newest }, gathered).await?;
+        self.walk_row(row, RecordedRow { sealed, newest }, gathered).await?;
         self.found.borrow_mut().walked.push(Rc::clone(row));
         Ok(())
     }

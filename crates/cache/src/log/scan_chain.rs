@@ -13,7 +13,7 @@ use crate::format::log::{Batch, Payload, SegmentHeader};
 use crate::log::gathered::Gathered;
 use crate::log::read_summary::{good_summary, of_other_stream};
 use crate::log::row::Row;
-use crate::log::scan::{LogScan, Recorded};
+use crate::log::scan::{LogScan, RecordedRow};
 use crate::log::segment_copy::{Mirror, MirrorCell};
 use crate::log::stream::StreamMark;
 use crate::log::window::Window;
@@ -42,7 +42,7 @@ impl<E: Env> LogScan<'_, E> {
     pub(super) async fn walk_row(
         &self,
         row: &Rc<Row>,
-        recorded: Recorded,
+        recorded: RecordedRow,
         gathered: &mut Gathered,
     ) -> Result<(), Error> {
         let mut windows: Windows = row.segments.iter().map(|_| [Window::new(), Window::new()]).collect();

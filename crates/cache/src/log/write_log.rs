@@ -14,7 +14,7 @@ use crate::log::capacity::{Capacity, ROWS_RESERVED};
 use crate::log::loss_list::LossList;
 use crate::log::mirrors::{Mirrors, RebuildSpace};
 use crate::log::open_rows::OpenRows;
-use crate::log::overlay::{Counts, Live, Overlay, PAGES_MAX, Place};
+use crate::log::overlay::{LivePage, Overlay, OverlayCounts, PAGES_MAX, Place};
 use crate::log::pace::Pace;
 use crate::log::queue::Queue;
 use crate::log::row::Row;
@@ -247,13 +247,13 @@ impl WriteLog {
     }
 
     /// A host wrote a page: its newest copy is `live`.
-    pub(crate) fn supersede(&self, live: &Live) {
+    pub(crate) fn supersede(&self, live: &LivePage) {
         let before = self.overlay.borrow_mut().set(live);
         self.note_place(live, before.as_ref(), |row| row.batched_at());
     }
 
     /// What a page's newest copy is told to be, or where it lies, is another now, and it has been dirty as long as before.
-    pub(crate) fn set(&self, live: &Live) -> Option<Live> {
+    pub(crate) fn set(&self, live: &LivePage) -> Option<LivePage> {
         let before = self.overlay.borrow_mut().set(live);
         let before_in = before.filter(|before| before.dirty).and_then(|before| self.row_at(before.place.row()));
         let since = before_in.and_then(|row| row.dirty_since(live.volume));
@@ -261,7 +261,7 @@ impl WriteLog {
         before
     }
 
-    fn note_place(&self, live: &Live, before: Option<&Live>, since: impl FnOnce(&Row) -> RealInstant) {
+    fn note_place(&self, live: &LivePage, before: Option<&LivePage>, since: impl FnOnce(&Row) -> RealInstant) {
         if let Some(before) = before {
             if before.place.row() != live.place.row() {
                 self.note_superseded(before);
@@ -271,11 +271,11 @@ impl WriteLog {
         self.with_row(live.place.row(), |row| row.add_live(live, since(row)));
     }
 
-    fn note_superseded(&self, live: &Live) {
+    fn note_superseded(&self, live: &LivePage) {
         self.with_row(live.place.row(), |row| row.list_changed());
     }
 
-    fn uncount(&self, live: &Live) {
+    fn uncount(&self, live: &LivePage) {
         self.with_row(live.place.row(), |row| row.remove_live(live));
     }
 
@@ -303,7 +303,7 @@ impl WriteLog {
         !some.is_empty()
     }
 
-    pub(crate) fn counts(&self, volume: VolumeIndex) -> Counts {
+    pub(crate) fn counts(&self, volume: VolumeIndex) -> OverlayCounts {
         self.overlay.borrow().counts(volume)
     }
 
@@ -425,7 +425,7 @@ impl WriteLog {
     /// Unavailable pages of a volume, as far as they follow each other.
     pub(crate) fn unavailable_runs(&self, volume: VolumeIndex) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for live in self.overlay.borrow().range(volume, 0..PAGES_MAX).filter(Live::is_unavailable) {
+        for live in self.overlay.borrow().range(volume, 0..PAGES_MAX).filter(LivePage::is_unavailable) {
             match runs.last_mut() {
                 Some(run) if run.end == live.page => run.end += 1,
                 Some(_) | None => runs.push(live.page..live.page + 1),
@@ -490,9 +490,9 @@ mod tests {
         assert_eq!(copies(), [false, true], "it is the last");
     }
 
-    fn data(volume: u16, page: u64, row: &Row) -> Live {
+    fn data(volume: u16, page: u64, row: &Row) -> LivePage {
         let place = Place::new(row.slot, u32::try_from(page).unwrap());
-        Live { volume: VolumeIndex(volume), page, place, content: Content::Data { checksum: 1 }, dirty: true }
+        LivePage { volume: VolumeIndex(volume), page, place, content: Content::Data { checksum: 1 }, dirty: true }
     }
 
     proptest! {
@@ -516,7 +516,7 @@ mod tests {
                     }
                     (1, Some(there)) => {
                         row.begin_batch(1, &Payload::default(), now);
-                        log.set(&Live { dirty: there.dirty, ..data(volume, page, row) });
+                        log.set(&LivePage { dirty: there.dirty, ..data(volume, page, row) });
                     }
                     (2, Some(there)) => {
                         log.set_clean_at(there.volume, page, there.place);
@@ -562,9 +562,9 @@ mod tests {
     }
 
     /// What is known of rows and volumes, against what each page is.
-    fn check_against(log: &WriteLog, rows: &[Rc<Row>], pages: &BTreeMap<(u16, u64), Live>) {
+    fn check_against(log: &WriteLog, rows: &[Rc<Row>], pages: &BTreeMap<(u16, u64), LivePage>) {
         for row in rows {
-            let here: Vec<&Live> = pages.values().filter(|live| live.place.row() == row.slot).collect();
+            let here: Vec<&LivePage> = pages.values().filter(|live| live.place.row() == row.slot).collect();
             assert_eq!(at(row.live()), here.len());
             assert!(here.iter().all(|live| row.may_live_at(live.place.position()..live.place.position() + 1)));
             let dirty_of = |volume| here.iter().filter(|live| live.volume == volume && live.dirty).count();
@@ -574,13 +574,13 @@ mod tests {
             assert_eq!(row.listed(), if row.is_aside() { listed } else { Vec::new() });
         }
         for volume in [0, 1] {
-            let of_volume: Vec<&Live> = pages.values().filter(|live| live.volume.0 == volume).collect();
+            let of_volume: Vec<&LivePage> = pages.values().filter(|live| live.volume.0 == volume).collect();
             let count =
-                |is: fn(&Live) -> bool| u64::try_from(of_volume.iter().filter(|live| is(live)).count()).unwrap();
-            let counts = Counts {
+                |is: fn(&LivePage) -> bool| u64::try_from(of_volume.iter().filter(|live| is(live)).count()).unwrap();
+            let counts = OverlayCounts {
                 live: count(|_| true),
                 dirty: count(|live| live.dirty),
-                lost: count(Live::is_lost),
+                lost: count(LivePage::is_lost),
                 stored: count(|live| matches!(live.content, Content::Data { .. })),
             };
             assert_eq!(log.counts(VolumeIndex(volume)), counts);
@@ -601,18 +601,18 @@ mod tests {
             steps in prop::collection::vec((0_u8..8, 0_u16..2, 0_u64..8, 0_usize..4, 0_u8..5, any::<bool>()), 1..150),
         ) {
             let (log, rows) = log_with_aside();
-            let mut pages: BTreeMap<(u16, u64), Live> = BTreeMap::new();
+            let mut pages: BTreeMap<(u16, u64), LivePage> = BTreeMap::new();
             let mut list_is_behind = false;
             for (action, volume, page, row, kind, dirty) in steps {
                 let key = (volume, page);
                 let there = pages.get(&key).copied();
                 let place = Place::new(rows[row].slot, u32::from(volume) * 8 + u32::try_from(page).unwrap());
-                let live = Live { volume: VolumeIndex(volume), page, place, content: content(kind), dirty };
+                let live = LivePage { volume: VolumeIndex(volume), page, place, content: content(kind), dirty };
                 let was_listed = there.is_some_and(|there| there.place.row() == rows[3].slot);
                 match action {
                     0 if row < 3 => {
                         let written = data(volume, page, &rows[row]);
-                        let written = Live { place, ..written };
+                        let written = LivePage { place, ..written };
                         log.supersede(&written);
                         list_is_behind |= was_listed;
                         pages.insert(key, written);
@@ -656,13 +656,15 @@ mod tests {
     fn what_is_cleaned_as_fast_as_it_is_written_does_not_become_older() {
         let (log, rows) = log_with_rows(1);
         let row = &rows[0];
-        let page_at =
-            |time: u64| Live { place: Place::new(row.slot, u32::try_from(time).unwrap()), ..data(0, time % 50, row) };
+        let page_at = |time: u64| LivePage {
+            place: Place::new(row.slot, u32::try_from(time).unwrap()),
+            ..data(0, time % 50, row)
+        };
         for now in 1..250 {
             row.begin_batch(1, &Payload::default(), RealInstant(now));
             log.supersede(&page_at(now));
             if let Some(written) = now.checked_sub(10) {
-                let Live { volume, page, place, .. } = page_at(written);
+                let LivePage { volume, page, place, .. } = page_at(written);
                 log.set_clean_at(volume, page, place);
             }
             let told = log.dirty_since(VolumeIndex(0)).expect("something is dirty");

@@ -7,7 +7,7 @@ use crate::format::rows::Rows;
 use crate::format::witness::Witness;
 
 /// More records than a pool writes while one of its members is away: of a thousand in a second, those of 49 days.
-const OUTRANKING: u64 = 1 << 32;
+const SUPERSEDING: u64 = 1 << 32;
 
 /// What the newest record of a kind says.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ impl Records {
     /// the next records count more, so that those members are old ones when they come back.
     pub(crate) fn supersede_missing_members(&mut self) {
         for number in [&mut self.members.number, &mut self.catalogue.number, &mut self.rows.number] {
-            *number += OUTRANKING;
+            *number += SUPERSEDING;
         }
     }
 
@@ -134,6 +134,6 @@ mod tests {
         records.members.number = 5;
         records.supersede_missing_members();
         let numbers = [records.members.number, records.catalogue.number, records.rows.number, records.losses.number];
-        assert_eq!(numbers, [OUTRANKING + 5, OUTRANKING, OUTRANKING, 3]);
+        assert_eq!(numbers, [SUPERSEDING + 5, SUPERSEDING, SUPERSEDING, 3]);
     }
 }

@@ -25,7 +25,7 @@ use crate::members::Members;
 use crate::members::label::{LABEL_BYTES, Named, newest_superblock};
 use crate::members::life::LifeChange;
 use crate::members::ownership::{
-    FirstLook, MarkFound, Ownership, SecondLook, Writer, first_look, is_of_this_run, second_look,
+    FirstLook, MarkFound, MarkWriter, Ownership, SecondLook, first_look, is_of_this_run, second_look,
 };
 use crate::members::spare::Spare;
 use crate::members::ssd::Ssd;
@@ -59,7 +59,7 @@ pub async fn dismiss_owner<E: Env>(env: &E, ssds: &[Named<E::Device>], takeover:
     let marked = marked(ssds);
     let Some(marks) = allowed::<E>(env, &marked, takeover).await? else { return Ok(()) };
     let gone = marks.after.iter().zip(&marked).filter_map(|(mark, marked)| Some((mark.as_ref()?, marked)));
-    let gone = gone.filter(|(mark, _)| mark.in_use && Writer::of(&env.machine(), Some(mark)) != Writer::Us);
+    let gone = gone.filter(|(mark, _)| mark.in_use && MarkWriter::of(&env.machine(), Some(mark)) != MarkWriter::Us);
     let dismissals = gone.map(async |(mark, marked)| {
         let mark = Owner { in_use: false, counter: mark.counter + 1, ..mark.clone() };
         within(env, limits::SSD_TIMEOUT, write_mark::<E>(env, marked.device, &mark)).await
@@ -85,10 +85,10 @@ async fn allowed<E: Env>(
     env: &E,
     marked: &[Marked<'_, E::Device>],
     takeover: Takeover,
-) -> Result<Option<Watched>, Error> {
+) -> Result<Option<WatchedMarks>, Error> {
     let watched = watch::<E>(env, marked).await?;
     match &watched {
-        Some(Watched { looked: SecondLook::Left(index), .. }) if takeover == Takeover::Own => {
+        Some(WatchedMarks { looked: SecondLook::Left(index), .. }) if takeover == Takeover::Own => {
             Err(left(marked[*index].path, watched.as_ref().and_then(|watched| watched.after[*index].as_ref())))
         }
         Some(_) | None => Ok(watched),
@@ -109,7 +109,7 @@ pub async fn refuse_living<E: Env>(env: &E, ssds: &[Named<E::Device>]) -> Result
 }
 
 /// Marks that were watched, and did not move.
-struct Watched {
+struct WatchedMarks {
     after: Vec<Option<Owner>>,
     looked: SecondLook,
 }
@@ -126,7 +126,7 @@ fn left(path: &str, mark: Option<&Owner>) -> Error {
 }
 
 /// The marks, if whoever wrote them had to be watched. `Err`: they moved.
-async fn watch<E: Env>(env: &E, marked: &[Marked<'_, E::Device>]) -> Result<Option<Watched>, Error> {
+async fn watch<E: Env>(env: &E, marked: &[Marked<'_, E::Device>]) -> Result<Option<WatchedMarks>, Error> {
     let us = env.machine();
     let before = look_at_all::<E>(env, marked).await;
     match first_look(&us, &before) {
@@ -138,7 +138,7 @@ async fn watch<E: Env>(env: &E, marked: &[Marked<'_, E::Device>]) -> Result<Opti
     if let SecondLook::Alive(index) = looked {
         return Err(alive(marked[index].path, after[index].as_ref()));
     }
-    Ok(Some(Watched { after, looked }))
+    Ok(Some(WatchedMarks { after, looked }))
 }
 
 fn alive(path: &str, mark: Option<&Owner>) -> Error {
@@ -191,18 +191,18 @@ pub(crate) struct Admitted {
 }
 
 /// What the marks on the SSDs of one pool say to somebody who wants to open it.
-pub(crate) enum Admission {
+pub(crate) enum OpenAdmission {
     Open(Admitted),
     /// Somebody else may be using them: they are to be looked at again.
     Watch,
 }
 
-pub(crate) fn admission(us: &Machine, marks: Vec<(u128, Option<Owner>)>) -> Admission {
+pub(crate) fn admission(us: &Machine, marks: Vec<(u128, Option<Owner>)>) -> OpenAdmission {
     let looked: Vec<_> = marks.iter().map(|(_, mark)| mark.clone()).collect();
     match first_look(us, &looked) {
-        FirstLook::Open => Admission::Open(Admitted { marks, looks_again: false }),
-        FirstLook::OpenAndLook => Admission::Open(Admitted { marks, looks_again: true }),
-        FirstLook::Watch => Admission::Watch,
+        FirstLook::Open => OpenAdmission::Open(Admitted { marks, looks_again: false }),
+        FirstLook::OpenAndLook => OpenAdmission::Open(Admitted { marks, looks_again: true }),
+        FirstLook::Watch => OpenAdmission::Watch,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::format::owner::Owner;
 
 /// Who wrote a mark, as this daemon sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Writer {
+pub(crate) enum MarkWriter {
     /// There is no mark, or it cannot be read.
     Nobody,
     /// This daemon on this machine, which may have been started anew since: it is gone, for it is here.
@@ -22,7 +22,7 @@ pub(crate) enum Writer {
     Other,
 }
 
-impl Writer {
+impl MarkWriter {
     pub(crate) fn of(us: &Machine, mark: Option<&Owner>) -> Self {
         let Some(mark) = mark else { return Self::Nobody };
         let our_daemon = mark.daemon == us.daemon || mark.daemon == us.fallback;
@@ -44,7 +44,7 @@ impl Writer {
 
 /// This daemon wrote it since its machine was started.
 pub(crate) fn is_of_this_run(us: &Machine, mark: &Owner) -> bool {
-    Writer::of(us, Some(mark)) == Writer::Us && mark.boot == us.boot
+    MarkWriter::of(us, Some(mark)) == MarkWriter::Us && mark.boot == us.boot
 }
 
 /// What one look at the marks allows.
@@ -59,10 +59,10 @@ pub(crate) enum FirstLook {
 }
 
 pub(crate) fn first_look(us: &Machine, marks: &[Option<Owner>]) -> FirstLook {
-    if marks.iter().any(|mark| Writer::may_live(us, mark.as_ref())) {
+    if marks.iter().any(|mark| MarkWriter::may_live(us, mark.as_ref())) {
         return FirstLook::Watch;
     }
-    let ours = |mark: &Option<Owner>| matches!(Writer::of(us, mark.as_ref()), Writer::Nobody | Writer::Us);
+    let ours = |mark: &Option<Owner>| matches!(MarkWriter::of(us, mark.as_ref()), MarkWriter::Nobody | MarkWriter::Us);
     if marks.iter().all(ours) { FirstLook::Open } else { FirstLook::OpenAndLook }
 }
 
@@ -80,7 +80,7 @@ pub(crate) enum SecondLook {
 pub(crate) fn second_look(us: &Machine, before: &[Option<Owner>], after: &[Option<Owner>]) -> SecondLook {
     let moved =
         |index: usize| before.get(index).map(|mark| mark.as_ref().map(moves)) != Some(after[index].as_ref().map(moves));
-    let living = (0..after.len()).find(|index| Writer::may_live(us, after[*index].as_ref()) && moved(*index));
+    let living = (0..after.len()).find(|index| MarkWriter::may_live(us, after[*index].as_ref()) && moved(*index));
     if let Some(index) = living {
         return SecondLook::Alive(index);
     }
@@ -88,7 +88,7 @@ pub(crate) fn second_look(us: &Machine, before: &[Option<Owner>], after: &[Optio
     let newest = (0..after.len()).filter(|index| after[*index].is_some());
     let newest = newest.max_by_key(|index| after[*index].as_ref().map_or(0, |mark| mark.counter));
     match newest {
-        Some(index) if Writer::of(us, after[index].as_ref()) == Writer::Other => {
+        Some(index) if MarkWriter::of(us, after[index].as_ref()) == MarkWriter::Other => {
             let in_use = after[index].as_ref().is_some_and(|mark| mark.in_use);
             if in_use { SecondLook::Left(index) } else { SecondLook::Open }
         }
@@ -253,15 +253,15 @@ mod tests {
     }
 
     /// Every kind of writer, with whether its SSD is in use.
-    fn marks() -> Vec<(Writer, Option<Owner>)> {
-        let mut marks = vec![(Writer::Nobody, None)];
+    fn marks() -> Vec<(MarkWriter, Option<Owner>)> {
+        let mut marks = vec![(MarkWriter::Nobody, None)];
         for in_use in [false, true] {
             for daemon in [30, 31, 3] {
                 for (machine, boot) in [(40, 50), (40, 5), (4, 50), (4, 5)] {
                     let writer = match (daemon != 3, machine == 40) {
-                        (true, true) => Writer::Us,
-                        (true, false) | (false, true) => Writer::Kin,
-                        (false, false) => Writer::Other,
+                        (true, true) => MarkWriter::Us,
+                        (true, false) | (false, true) => MarkWriter::Kin,
+                        (false, false) => MarkWriter::Other,
                     };
                     marks.push((writer, Some(Owner { daemon, machine, boot, in_use, ..sample() })));
                 }
@@ -270,14 +270,14 @@ mod tests {
         marks
     }
 
-    fn may_live((writer, mark): &(Writer, Option<Owner>)) -> bool {
-        matches!(writer, Writer::Kin | Writer::Other) && mark.as_ref().is_some_and(|mark| mark.in_use)
+    fn may_live((writer, mark): &(MarkWriter, Option<Owner>)) -> bool {
+        matches!(writer, MarkWriter::Kin | MarkWriter::Other) && mark.as_ref().is_some_and(|mark| mark.in_use)
     }
 
     #[test]
     fn who_wrote_a_mark_is_told_by_daemon_and_run_of_the_machine() {
         for (writer, mark) in marks() {
-            assert_eq!(Writer::of(&us(), mark.as_ref()), writer, "{mark:?}");
+            assert_eq!(MarkWriter::of(&us(), mark.as_ref()), writer, "{mark:?}");
         }
     }
 
@@ -287,7 +287,8 @@ mod tests {
         for first in marks() {
             for second in marks() {
                 let looked = first_look(&us(), &[first.1.clone(), second.1.clone()]);
-                let foreign = [&first, &second].iter().any(|mark| matches!(mark.0, Writer::Kin | Writer::Other));
+                let foreign =
+                    [&first, &second].iter().any(|mark| matches!(mark.0, MarkWriter::Kin | MarkWriter::Other));
                 let expected = match (may_live(&first) || may_live(&second), foreign) {
                     (true, _) => FirstLook::Watch,
                     (false, true) => FirstLook::OpenAndLook,
@@ -304,7 +305,7 @@ mod tests {
         for (writer, mark) in marks() {
             let same = second_look(&us(), std::slice::from_ref(&mark), std::slice::from_ref(&mark));
             let in_use = mark.as_ref().is_some_and(|mark| mark.in_use);
-            let left = writer == Writer::Other && in_use;
+            let left = writer == MarkWriter::Other && in_use;
             assert_eq!(same, if left { SecondLook::Left(0) } else { SecondLook::Open }, "{mark:?}");
             let Some(mark) = mark else { continue };
             let again = [

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 
 /// A stop goes from one state to the next, and never back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
+enum StopState {
     Serving,
     /// Nothing enters the read cache any more, and what runs in the background beside the write log ends.
     EndingFills,
@@ -26,7 +26,7 @@ enum StopChange {
     Ended,
 }
 
-impl Stop {
+impl StopState {
     /// The state after `change`; `None`: that changes nothing.
     fn after(self, change: StopChange) -> Option<Self> {
         match (self, change) {
@@ -43,14 +43,14 @@ impl Stop {
 
 /// See the file's summary.
 pub(crate) struct PoolLife {
-    stop: Cell<Stop>,
+    stop: Cell<StopState>,
     /// Why nothing is written any more that an SSD may hold: one left and that could not be recorded, or the pool has stopped.
     fence: RefCell<Option<Error>>,
 }
 
 impl Default for PoolLife {
     fn default() -> Self {
-        Self { stop: Cell::new(Stop::Serving), fence: RefCell::default() }
+        Self { stop: Cell::new(StopState::Serving), fence: RefCell::default() }
     }
 }
 
@@ -63,17 +63,17 @@ impl PoolLife {
 
     /// A stop has begun, however far it is.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stop.get() != Stop::Serving
+        self.stop.get() != StopState::Serving
     }
 
     /// The tasks of the write log are to end.
     pub(crate) fn is_ending_log(&self) -> bool {
-        matches!(self.stop.get(), Stop::EndingLog | Stop::Stopped)
+        matches!(self.stop.get(), StopState::EndingLog | StopState::Stopped)
     }
 
     /// Nothing of the pool runs any more.
     pub(crate) fn has_stopped(&self) -> bool {
-        self.stop.get() == Stop::Stopped
+        self.stop.get() == StopState::Stopped
     }
 
     /// The stop begins: nothing is filled any more.
@@ -121,18 +121,19 @@ impl PoolLife {
 mod tests {
     use super::*;
 
-    const STOPS: [Stop; 4] = [Stop::Serving, Stop::EndingFills, Stop::EndingLog, Stop::Stopped];
+    const STOPS: [StopState; 4] =
+        [StopState::Serving, StopState::EndingFills, StopState::EndingLog, StopState::Stopped];
     const CHANGES: [StopChange; 3] = [StopChange::FillsEnd, StopChange::LogEnds, StopChange::Ended];
 
     /// Everything that may happen, and nothing else may.
     #[test]
     fn every_change_in_every_state_of_a_stop_leads_where_the_table_says() {
         let table = [
-            (Stop::Serving, StopChange::FillsEnd, Stop::EndingFills),
-            (Stop::EndingFills, StopChange::LogEnds, Stop::EndingLog),
-            (Stop::Serving, StopChange::Ended, Stop::Stopped),
-            (Stop::EndingFills, StopChange::Ended, Stop::Stopped),
-            (Stop::EndingLog, StopChange::Ended, Stop::Stopped),
+            (StopState::Serving, StopChange::FillsEnd, StopState::EndingFills),
+            (StopState::EndingFills, StopChange::LogEnds, StopState::EndingLog),
+            (StopState::Serving, StopChange::Ended, StopState::Stopped),
+            (StopState::EndingFills, StopChange::Ended, StopState::Stopped),
+            (StopState::EndingLog, StopChange::Ended, StopState::Stopped),
         ];
         for stop in STOPS {
             for change in CHANGES {

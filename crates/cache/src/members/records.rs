@@ -18,7 +18,7 @@ use crate::members::Members;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, not_made};
 use crate::members::state_directory::StateDirectory;
-use crate::members::state_lacks::Missed;
+use crate::members::state_lacks::MissedRecord;
 
 impl<E: Env> Members<E> {
     /// Held while a member record is changed, of whatever kind.
@@ -138,7 +138,7 @@ impl<E: Env> Members<E> {
         self.numbers.assert_newest(kind, number);
         let agreed = ssds + usize::from(state_agrees);
         let takes_effect = state_agrees || agreed * 2 > members_before;
-        let missed = (!state_agrees).then(|| Missed { number, bytes: takes_effect.then_some(bytes) });
+        let missed = (!state_agrees).then(|| MissedRecord { number, bytes: takes_effect.then_some(bytes) });
         self.state.note(kind, missed);
         if takes_effect {
             let failed = newcomers.iter().zip(new).find(|(_, agrees)| !agrees);

@@ -11,7 +11,7 @@ use hotset_block::{Device, Env};
 use crate::config::limits;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, STATE_BYTES};
 use crate::format::record::{Record, RecordKind};
-use crate::members::state_lacks::{Missed, StateLacks};
+use crate::members::state_lacks::{MissedRecord, StateLacks};
 use crate::time_limit::within;
 
 /// See the file's summary.
@@ -73,7 +73,7 @@ impl<E: Env> StateDirectory<E> {
     }
 
     /// What the newest record of a kind came to there: `None`, it is there.
-    pub(super) fn note(&self, kind: RecordKind, missed: Option<Missed>) {
+    pub(super) fn note(&self, kind: RecordKind, missed: Option<MissedRecord>) {
         self.lacks.note(kind, missed.filter(|_| self.device.is_some()));
     }
 
@@ -131,7 +131,7 @@ impl<E: Env> StateDirectory<E> {
 
     /// What it did not take is written there again, as it is on the SSDs. The caller sees to it that no record is changed meanwhile.
     pub(super) async fn write_again(self: &Rc<Self>, kind: RecordKind) {
-        let Some(Missed { number, bytes: Some(bytes) }) = self.lacks.get(kind) else { return };
+        let Some(MissedRecord { number, bytes: Some(bytes) }) = self.lacks.get(kind) else { return };
         let mut record = self.begin(kind, number, &bytes);
         match record.within(&self.env, limits::SSD_TIMEOUT).await {
             Some(true) => self.note(kind, None),

@@ -6,7 +6,7 @@ use crate::format::record::RecordKind;
 
 /// A record that the state directory did not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Missed {
+pub(crate) struct MissedRecord {
     pub(crate) number: u64,
     /// `None`: it did not take effect, and only a later one is to be believed.
     pub(crate) bytes: Option<Vec<u8>>,
@@ -15,12 +15,12 @@ pub(crate) struct Missed {
 /// The newest records that it lacks, of those that a start compares with the SSDs' to believe in the read cache.
 #[derive(Debug, Default)]
 pub(crate) struct StateLacks {
-    members: RefCell<Option<Missed>>,
-    catalogue: RefCell<Option<Missed>>,
+    members: RefCell<Option<MissedRecord>>,
+    catalogue: RefCell<Option<MissedRecord>>,
 }
 
 impl StateLacks {
-    fn of(&self, kind: RecordKind) -> Option<&RefCell<Option<Missed>>> {
+    fn of(&self, kind: RecordKind) -> Option<&RefCell<Option<MissedRecord>>> {
         match kind {
             RecordKind::Members => Some(&self.members),
             RecordKind::Catalogue => Some(&self.catalogue),
@@ -32,12 +32,12 @@ impl StateLacks {
         self.members.borrow().is_some() || self.catalogue.borrow().is_some()
     }
 
-    pub(crate) fn get(&self, kind: RecordKind) -> Option<Missed> {
+    pub(crate) fn get(&self, kind: RecordKind) -> Option<MissedRecord> {
         self.of(kind)?.borrow().clone()
     }
 
     /// What the newest record of a kind came to: `None`, it is there.
-    pub(crate) fn note(&self, kind: RecordKind, missed: Option<Missed>) {
+    pub(crate) fn note(&self, kind: RecordKind, missed: Option<MissedRecord>) {
         if let Some(lacks) = self.of(kind) {
             let (before, after) = (number_of(lacks.borrow().as_ref()), number_of(missed.as_ref()));
             let goes_on = before.zip(after).is_none_or(|(before, after)| after >= before);
@@ -47,7 +47,7 @@ impl StateLacks {
     }
 }
 
-fn number_of(missed: Option<&Missed>) -> Option<u64> {
+fn number_of(missed: Option<&MissedRecord>) -> Option<u64> {
     missed.map(|missed| missed.number)
 }
 
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn what_a_start_compares_is_missed_until_a_newer_one_is_there() {
         let lacks = StateLacks::default();
-        let missed = |number| Some(Missed { number, bytes: None });
+        let missed = |number| Some(MissedRecord { number, bytes: None });
         for kind in [RecordKind::Rows, RecordKind::Losses, RecordKind::Witness] {
             lacks.note(kind, missed(1));
         }
@@ -76,7 +76,7 @@ mod tests {
     #[should_panic(expected = "Members record Some(1) is missed after Some(2)")]
     fn an_older_record_is_not_missed_in_place_of_a_newer_one() {
         let lacks = StateLacks::default();
-        lacks.note(RecordKind::Members, Some(Missed { number: 2, bytes: None }));
-        lacks.note(RecordKind::Members, Some(Missed { number: 1, bytes: None }));
+        lacks.note(RecordKind::Members, Some(MissedRecord { number: 2, bytes: None }));
+        lacks.note(RecordKind::Members, Some(MissedRecord { number: 1, bytes: None }));
     }
 }

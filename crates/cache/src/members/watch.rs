@@ -45,14 +45,14 @@ impl Silence {
     }
 }
 
-/// Seats for operations that did not complete at once.
+/// The operations that did not complete at once.
 #[derive(Default)]
 pub(crate) struct Watch {
-    seats: RefCell<Seats>,
+    waiters: RefCell<Waiters>,
 }
 
 #[derive(Default)]
-struct Seats {
+struct Waiters {
     taken: Vec<Option<(Instant, Waker)>>,
     free: Vec<usize>,
 }
@@ -65,23 +65,23 @@ pub(crate) struct InflightOp<'a> {
 
 impl Watch {
     pub(crate) fn register(&self, since: Instant, waker: Waker) -> InflightOp<'_> {
-        let mut seats = self.seats.borrow_mut();
-        let index = seats.free.pop().unwrap_or(seats.taken.len());
-        if index == seats.taken.len() {
-            seats.taken.push(None);
+        let mut waiters = self.waiters.borrow_mut();
+        let index = waiters.free.pop().unwrap_or(waiters.taken.len());
+        if index == waiters.taken.len() {
+            waiters.taken.push(None);
         }
-        seats.taken[index] = Some((since, waker));
+        waiters.taken[index] = Some((since, waker));
         InflightOp { watch: self, index }
     }
 
     /// When the operation that is in flight for longest began.
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        self.seats.borrow().taken.iter().flatten().map(|(since, _)| *since).min()
+        self.waiters.borrow().taken.iter().flatten().map(|(since, _)| *since).min()
     }
 
     /// Wakes every operation's task, to look whether the SSD is still there.
     pub(crate) fn wake_all(&self) {
-        let wakers: Vec<Waker> = self.seats.borrow().taken.iter().flatten().map(|(_, waker)| waker.clone()).collect();
+        let wakers: Vec<Waker> = self.waiters.borrow().taken.iter().flatten().map(|(_, waker)| waker.clone()).collect();
         for waker in wakers {
             waker.wake();
         }
@@ -91,17 +91,17 @@ impl Watch {
 impl InflightOp<'_> {
     /// The task may be polled with another waker than before.
     pub(crate) fn refresh(&self, waker: &Waker) {
-        if let Some((_, seated)) = &mut self.watch.seats.borrow_mut().taken[self.index] {
-            seated.clone_from(waker);
+        if let Some((_, waiting)) = &mut self.watch.waiters.borrow_mut().taken[self.index] {
+            waiting.clone_from(waker);
         }
     }
 }
 
 impl Drop for InflightOp<'_> {
     fn drop(&mut self) {
-        let mut seats = self.watch.seats.borrow_mut();
-        seats.taken[self.index] = None;
-        seats.free.push(self.index);
+        let mut waiters = self.watch.waiters.borrow_mut();
+        waiters.taken[self.index] = None;
+        waiters.free.push(self.index);
     }
 }
 

@@ -25,13 +25,13 @@ const NEAR_PAGES: u64 = 2 * DEPTH_MAX * PIECE_PAGES;
 
 /// A piece that is to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedAhead {
     pub(crate) pages: Range<u64>,
     pub(super) id: u64,
 }
 
 /// What there is of a request.
-pub(crate) enum Found {
+pub(crate) enum FoundAhead {
     Nothing,
     /// It is being read.
     Coming,
@@ -67,21 +67,21 @@ impl Ahead {
     }
 
     /// Looks for the pages of a request, one or two pieces of them; what hosts have had of a piece they will not ask for again.
-    pub(super) fn find(&mut self, number: usize, pages: &Range<u64>) -> Found {
-        let Some(first) = self.place_of(number, pages.start) else { return Found::Nothing };
+    pub(super) fn find(&mut self, number: usize, pages: &Range<u64>) -> FoundAhead {
+        let Some(first) = self.place_of(number, pages.start) else { return FoundAhead::Nothing };
         let middle = self.pieces[first].pages.end.min(pages.end);
         let second = if middle < pages.end { self.place_of(number, middle) } else { Some(first) };
         let Some(second) = second.filter(|second| self.pieces[*second].pages.end >= pages.end) else {
-            return Found::Nothing;
+            return FoundAhead::Nothing;
         };
-        let Some(head) = self.lend(first, &(pages.start..middle)) else { return Found::Coming };
+        let Some(head) = self.lend(first, &(pages.start..middle)) else { return FoundAhead::Coming };
         if second == first {
             self.count_taken(&[(first, pages.end - pages.start)]);
-            return Found::There(head, None);
+            return FoundAhead::There(head, None);
         }
-        let Some(tail) = self.lend(second, &(middle..pages.end)) else { return Found::Coming };
+        let Some(tail) = self.lend(second, &(middle..pages.end)) else { return FoundAhead::Coming };
         self.count_taken(&[(first, middle - pages.start), (second, pages.end - middle)]);
-        Found::There(head, Some(tail))
+        FoundAhead::There(head, Some(tail))
     }
 
     /// A host waits for this page: its stream is to have more ahead of it.
@@ -103,7 +103,7 @@ impl Ahead {
         request_pages: u64,
         volume_end: u64,
         allowed_pages: u32,
-    ) -> Vec<Wanted> {
+    ) -> Vec<WantedAhead> {
         if request_pages == 0 || request_pages > REQUEST_PAGES_MAX {
             return Vec::new();
         }
@@ -161,13 +161,13 @@ impl Ahead {
         oldest.is_some()
     }
 
-    fn begin(&mut self, number: usize, pages: Range<u64>, depth: u64) -> Wanted {
+    fn begin(&mut self, number: usize, pages: Range<u64>, depth: u64) -> WantedAhead {
         let id = self.next_id;
         self.next_id += 1;
         let left = pages.end - pages.start;
         self.pieces.push_back(Piece { id, number, pages: pages.clone(), left, depth, bytes: None });
         self.count();
-        Wanted { pages, id }
+        WantedAhead { pages, id }
     }
 
     fn place_of(&self, number: usize, page: u64) -> Option<usize> {
@@ -221,16 +221,22 @@ mod tests {
     const VOLUME_PAGES: u64 = 100_000;
     const ALLOWED: u32 = 64 << 10;
 
-    fn extend(ahead: &mut Ahead, number: usize, request: Range<u64>, volume_end: u64, allowed: u32) -> Vec<Wanted> {
+    fn extend(
+        ahead: &mut Ahead,
+        number: usize,
+        request: Range<u64>,
+        volume_end: u64,
+        allowed: u32,
+    ) -> Vec<WantedAhead> {
         ahead.extend(number, request.end, request.end - request.start, volume_end, allowed)
     }
 
-    fn ranges(wanted: &[Wanted]) -> Vec<(u64, u64)> {
+    fn ranges(wanted: &[WantedAhead]) -> Vec<(u64, u64)> {
         wanted.iter().map(|wanted| (wanted.pages.start, wanted.pages.end)).collect()
     }
 
-    fn bring_all(ahead: &mut Ahead, wanted: Vec<Wanted>) {
-        for Wanted { pages, id } in wanted {
+    fn bring_all(ahead: &mut Ahead, wanted: Vec<WantedAhead>) {
+        for WantedAhead { pages, id } in wanted {
             let mut buf = Buf::zeroed(usize::try_from(pages.end - pages.start).unwrap() * PAGE_BYTES);
             for (page, part) in pages.zip(buf.chunks_exact_mut(PAGE_BYTES)) {
                 part.fill(u8::try_from(page % 251).unwrap());
@@ -240,7 +246,7 @@ mod tests {
     }
 
     fn is_there(ahead: &mut Ahead, pages: Range<u64>) -> bool {
-        let Found::There(head, tail) = ahead.find(7, &pages) else { return false };
+        let FoundAhead::There(head, tail) = ahead.find(7, &pages) else { return false };
         let bytes: Vec<u8> = head.iter().chain(tail.iter().flat_map(|tail| tail.iter())).copied().collect();
         let expected = pages.flat_map(|page| [u8::try_from(page % 251).unwrap(); PAGE_BYTES]).collect::<Vec<u8>>();
         assert!(bytes == expected, "they are the pages that were asked for");
@@ -252,12 +258,12 @@ mod tests {
         let mut ahead = Ahead::default();
         let wanted = extend(&mut ahead, 7, 0..256, VOLUME_PAGES, ALLOWED);
         assert_eq!(ranges(&wanted), [(256, 512), (512, 768)]);
-        assert!(matches!(ahead.find(7, &(256..512)), Found::Coming));
+        assert!(matches!(ahead.find(7, &(256..512)), FoundAhead::Coming));
         ahead.deepen(7, 256);
         bring_all(&mut ahead, wanted);
         assert!(is_there(&mut ahead, 300..512) && is_there(&mut ahead, 256..300));
-        assert!(matches!(ahead.find(7, &(256..512)), Found::Nothing), "it was asked for");
-        assert!(matches!(ahead.find(6, &(512..768)), Found::Nothing), "that is another volume");
+        assert!(matches!(ahead.find(7, &(256..512)), FoundAhead::Nothing), "it was asked for");
+        assert!(matches!(ahead.find(6, &(512..768)), FoundAhead::Nothing), "that is another volume");
         let wanted = extend(&mut ahead, 7, 256..512, VOLUME_PAGES, ALLOWED);
         assert_eq!(ranges(&wanted), [(768, 1024), (1024, 1280), (1280, 1536)], "it had to wait");
         let wanted = extend(&mut ahead, 7, 512..768, VOLUME_PAGES, ALLOWED);
@@ -281,7 +287,7 @@ mod tests {
         assert_eq!(ranges(&wanted), [(100, 300), (300, 500)]);
         bring_all(&mut ahead, wanted);
         assert!(is_there(&mut ahead, 290..310));
-        assert!(matches!(ahead.find(7, &(490..510)), Found::Nothing), "a part of it is not there");
+        assert!(matches!(ahead.find(7, &(490..510)), FoundAhead::Nothing), "a part of it is not there");
     }
 
     #[test]

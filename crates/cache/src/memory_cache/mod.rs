@@ -24,8 +24,8 @@ use hotset_block::{Buf, BufPool, PAGE_BYTES};
 use crate::address::{at_u64, mixed};
 use crate::config::PAGE;
 use crate::memory_cache::ahead::Ahead;
-pub(crate) use crate::memory_cache::ahead::{Found, Wanted};
-use crate::memory_cache::resident::{Queue, Resident};
+pub(crate) use crate::memory_cache::ahead::{FoundAhead, WantedAhead};
+use crate::memory_cache::resident::{FrameQueue, Resident};
 use crate::memory_cache::seen::{Past, Seen};
 
 /// What a page takes: itself, what is known of it and of those that are not here, and the count of those who have it.
@@ -246,7 +246,7 @@ impl VolumePages {
     }
 
     /// What of a stream's request was read before it was asked for. Each page is lent once.
-    pub(crate) fn find_ahead(&self, pages: &Range<u64>) -> Found {
+    pub(crate) fn find_ahead(&self, pages: &Range<u64>) -> FoundAhead {
         self.cache.state.borrow_mut().ahead.find(self.number, pages)
     }
 
@@ -257,7 +257,7 @@ impl VolumePages {
 
     /// What is to be read now for a stream whose request has so many pages, goes on with page `next`, and ends where the volume does.
     /// The caller reads it, and says what came of that by [`Self::bring_ahead`].
-    pub(crate) fn extend_ahead(&self, next: u64, request_pages: u64, volume_end: u64) -> Vec<Wanted> {
+    pub(crate) fn extend_ahead(&self, next: u64, request_pages: u64, volume_end: u64) -> Vec<WantedAhead> {
         if !self.reads_ahead() || volume_end >= PAGES_END {
             return Vec::new();
         }
@@ -269,13 +269,13 @@ impl VolumePages {
     }
 
     /// A piece of a stream was read; `None`: it could not be, or somebody was writing there. If it changed meanwhile, it is let go.
-    pub(crate) fn bring_ahead(&self, wanted: &Wanted, bytes: Option<Buf>) {
+    pub(crate) fn bring_ahead(&self, wanted: &WantedAhead, bytes: Option<Buf>) {
         self.cache.state.borrow_mut().ahead.bring(wanted.id, bytes);
         self.ahead_changed.wake_all();
     }
 
     /// Nobody has asked for the piece.
-    pub(crate) fn forget_ahead(&self, wanted: &Wanted) {
+    pub(crate) fn forget_ahead(&self, wanted: &WantedAhead) {
         self.cache.state.borrow_mut().ahead.forget(wanted.id);
         self.ahead_changed.wake_all();
     }
@@ -363,8 +363,8 @@ impl State {
             }
         }
         let queue = match self.seen.past_of(mixed(key)) {
-            Some(Past::Resident) => Queue::Main,
-            Some(Past::Read) | None => Queue::Small,
+            Some(Past::Resident) => FrameQueue::Main,
+            Some(Past::Read) | None => FrameQueue::Small,
         };
         self.seen.forget(mixed(key));
         let mut page = self.buffers.take(PAGE_BYTES);
@@ -498,9 +498,9 @@ mod tests {
     #[test]
     fn long_requests_and_a_cache_of_no_size_have_nothing_to_do_with_each_other() {
         let volume = cache(16).pages_of_volume();
-        let concerned = |pages: Range<u64>| volume.concerns(&pages);
-        assert!(concerned(0..REQUEST_PAGES_MAX) && !concerned(0..REQUEST_PAGES_MAX + 1));
-        assert!(!concerned(PAGES_END - 1..PAGES_END) && !cache(0).pages_of_volume().concerns(&(0..1)));
+        let takes = |pages: Range<u64>| volume.concerns(&pages);
+        assert!(takes(0..REQUEST_PAGES_MAX) && !takes(0..REQUEST_PAGES_MAX + 1));
+        assert!(!takes(PAGES_END - 1..PAGES_END) && !cache(0).pages_of_volume().concerns(&(0..1)));
         volume.switch(false, true);
         assert!(!volume.concerns(&(0..1)));
     }
@@ -546,7 +546,7 @@ mod tests {
             // Reads under way: of which volume, which pages, what each has read.
             let mut reads: Vec<(usize, Range<u64>, Admission, Vec<u8>)> = Vec::new();
             // Pieces under way: of which volume, which, what each has read.
-            let mut pieces: Vec<(usize, Wanted, Buf)> = Vec::new();
+            let mut pieces: Vec<(usize, WantedAhead, Buf)> = Vec::new();
             let mut counter = 0_u8;
             for step in steps {
                 match step {
@@ -617,7 +617,7 @@ mod tests {
                     }
                     // What is lent of a piece leaves it: one page of each volume is looked at in each step.
                     let page = u64::from(counter) % 90;
-                    if let Found::There(buf, _) = volume.find_ahead(&(page..page + 1)) {
+                    if let FoundAhead::There(buf, _) = volume.find_ahead(&(page..page + 1)) {
                         let expected = below.get(&(number, page)).copied().unwrap_or(0);
                         prop_assert!(buf.iter().all(|byte| *byte == expected), "page {page} ahead of {number}");
                     }

@@ -23,7 +23,7 @@ pub(super) const BYTES_PER_PAGE: u64 = 56 + index::BYTES_PER_PAGE;
 
 /// Where a page comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Queue {
+pub(super) enum FrameQueue {
     Small,
     Main,
 }
@@ -36,33 +36,33 @@ pub(super) struct Evicted {
     pub(super) unproven: bool,
 }
 
-struct Place {
+struct Frame {
     key: u64,
     /// Towards the newest of its queue; of free places: the next free one.
     newer: u32,
     older: u32,
     reads: u8,
-    queue: Queue,
+    queue: FrameQueue,
     /// `None`: the place is free.
     page: Option<Buf>,
 }
 
 #[derive(Clone, Copy)]
-struct List {
+struct FrameList {
     newest: u32,
     oldest: u32,
     len: u32,
 }
 
-const EMPTY: List = List { newest: NONE, oldest: NONE, len: 0 };
+const EMPTY: FrameList = FrameList { newest: NONE, oldest: NONE, len: 0 };
 
 pub(super) struct Resident {
-    places: Vec<Place>,
+    places: Vec<Frame>,
     /// The first free place.
     free: u32,
     index: Index,
-    small: List,
-    main: List,
+    small: FrameList,
+    main: FrameList,
     pages_max: u32,
 }
 
@@ -111,9 +111,9 @@ impl Resident {
     }
 
     /// Takes in a page that is not there. The caller has made room.
-    pub(super) fn insert(&mut self, key: u64, page: Buf, queue: Queue) {
+    pub(super) fn insert(&mut self, key: u64, page: Buf, queue: FrameQueue) {
         assert!(self.len() < self.pages_max, "there is room for a page that comes in");
-        let held = Place { key, newer: NONE, older: NONE, reads: 0, queue, page: Some(page) };
+        let held = Frame { key, newer: NONE, older: NONE, reads: 0, queue, page: Some(page) };
         let place = match self.free {
             NONE => {
                 self.places.push(held);
@@ -170,7 +170,7 @@ impl Resident {
             held.reads = if from_small { 0 } else { held.reads - 1 };
             rounds += 1;
             self.unlink(oldest);
-            self.push_newest(oldest, Queue::Main);
+            self.push_newest(oldest, FrameQueue::Main);
         }
     }
 
@@ -195,14 +195,14 @@ impl Resident {
         self.free = place;
     }
 
-    fn list(&mut self, queue: Queue) -> &mut List {
+    fn list(&mut self, queue: FrameQueue) -> &mut FrameList {
         match queue {
-            Queue::Small => &mut self.small,
-            Queue::Main => &mut self.main,
+            FrameQueue::Small => &mut self.small,
+            FrameQueue::Main => &mut self.main,
         }
     }
 
-    fn push_newest(&mut self, place: u32, queue: Queue) {
+    fn push_newest(&mut self, place: u32, queue: FrameQueue) {
         let list = self.list(queue);
         let before = std::mem::replace(&mut list.newest, place);
         list.len += 1;
@@ -216,7 +216,7 @@ impl Resident {
     }
 
     fn unlink(&mut self, place: u32) {
-        let Place { newer, older, queue, .. } = self.places[at(place)];
+        let Frame { newer, older, queue, .. } = self.places[at(place)];
         let list = self.list(queue);
         list.len -= 1;
         if newer == NONE {
@@ -300,7 +300,7 @@ mod tests {
                         while resident.len() >= resident.pages_max() {
                             prop_assert_eq!(resident.evict(), naive.evict());
                         }
-                        let queue = if step < 7 { Queue::Small } else { Queue::Main };
+                        let queue = if step < 7 { FrameQueue::Small } else { FrameQueue::Main };
                         resident.insert(key, buffers.take(1), queue);
                         let queue = if step < 7 { &mut naive.small } else { &mut naive.main };
                         queue.push_back((key, 0));
@@ -338,8 +338,8 @@ mod tests {
         const PAGES: u32 = 10_000;
         let buffers = BufPool::of_pages();
         let mut resident = Resident::new(PAGES);
-        (0..u64::from(PAGES)).for_each(|key| resident.insert(key, buffers.take(1), Queue::Small));
-        assert!(size_of::<Place>() <= 56, "{}", size_of::<Place>());
+        (0..u64::from(PAGES)).for_each(|key| resident.insert(key, buffers.take(1), FrameQueue::Small));
+        assert!(size_of::<Frame>() <= 56, "{}", size_of::<Frame>());
         assert!(resident.memory_bytes() <= u64::from(PAGES) * BYTES_PER_PAGE + 8, "{}", resident.memory_bytes());
     }
 }

@@ -25,7 +25,7 @@ impl<E: Env> PoolInner<E> {
         volumes.filter_map(|volume| Some((volume.spec.name.clone(), lost_of(volume.attachment)?))).collect()
     }
 
-    /// Gives up what is lost: it is from now on what the backing devices hold. Answers the bytes. Fenced volumes are left
+    /// Discards what is lost: it is from now on what the backing devices hold. Answers the bytes. Fenced volumes are left
     /// as they are; those that are fenced because nobody knows what they lost may be reattached then.
     pub(crate) async fn accept_loss(self: &Rc<Self>) -> Result<u64, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
@@ -54,7 +54,7 @@ impl<E: Env> PoolInner<E> {
         Ok(bytes)
     }
 
-    /// Gives up what is unavailable of the volumes that are attached and serve. Answers the bytes.
+    /// Discards what is unavailable of the volumes that are attached and serve. Answers the bytes.
     async fn accept_unavailable(&self, log: &Log<E>) -> Result<u64, Error> {
         log.data_loss().check_returned().await;
         let mut volumes = Vec::new();

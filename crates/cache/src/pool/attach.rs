@@ -18,7 +18,7 @@ use crate::reasons::VolumeFence;
 use crate::volume::inner::VolumeInner;
 use crate::volume::life::VolumeChange;
 use crate::volume::place::Attached;
-use crate::volume::shares::Shares;
+use crate::volume::shares::VolumeShares;
 
 /// What [`crate::Pool::reattach`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl<E: Env> Joining<'_, E> {
             return refuse(format!("volume {name} is cached by pool {} already", attached.pool.name));
         }
         self.pool.attachments.check_newcomer(&name)?;
-        Shares::of(&self.pool.rooms).check_shares(&name, &volume.spec().settings)?;
+        VolumeShares::of(&self.pool.rooms).check_shares(&name, &volume.spec().settings)?;
         volume.check_fits(self.pool, volume.size_bytes())
     }
 
@@ -171,7 +171,7 @@ impl<E: Env> Joining<'_, E> {
         self.pool.attachments.record_spec(attachment, || volume.spec().clone()).await?;
         self.pool.ids.attach(index, attachment);
         self.pool.volumes.put(index, volume);
-        Shares::of(&self.pool.rooms).apply_share(index, &volume.spec().settings);
+        VolumeShares::of(&self.pool.rooms).apply_share(index, &volume.spec().settings);
         volume.backing.owned_by(self.pool.members.owner());
         self.pool.clean.in_memory().keep(index, Rc::clone(&volume.memory));
         volume.attach(Attached::new(&self.pool.rooms, index, settled_pages(backing)));

@@ -63,7 +63,7 @@ impl<E: Env> PoolInner<E> {
             // It was deleted, or closed, while this waited.
             return Ok(Closed::default());
         }
-        let result = Stop::begin(self).run().await;
+        let result = PoolStop::begin(self).run().await;
         self.end();
         result
     }
@@ -133,14 +133,14 @@ impl<E: Env> PoolInner<E> {
 }
 
 /// A stop that is under way.
-struct Stop<'p, E: Env> {
+struct PoolStop<'p, E: Env> {
     pool: &'p Rc<PoolInner<E>>,
     /// Those that there were when it began.
     volumes: Vec<Attachment<E>>,
     not_durable: NotDurable,
 }
 
-impl<'p, E: Env> Stop<'p, E> {
+impl<'p, E: Env> PoolStop<'p, E> {
     /// The volumes take no more requests.
     fn begin(pool: &'p Rc<PoolInner<E>>) -> Self {
         let volumes = pool.volumes.all();

@@ -13,7 +13,7 @@ use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
 use crate::pool::inner::PoolInner;
 use crate::time_limit::within;
-use crate::volume::shares::Shares;
+use crate::volume::shares::VolumeShares;
 
 impl<E: Env> PoolInner<E> {
     /// Sees to what follows from SSDs that are out of use.
@@ -48,7 +48,7 @@ impl<E: Env> PoolInner<E> {
             log.go_on_without(ssd);
         }
         drop(one_at_a_time);
-        Shares::of(&self.rooms).apply_shares();
+        VolumeShares::of(&self.rooms).apply_shares();
         ssd.left_event.wake_all();
         self.clean.ssds().went_out_of_use(ssd.index);
         self.refuse_appends_if_fenced();

@@ -38,7 +38,7 @@ use crate::pool::join::come_back::Returns;
 use crate::reasons::SpareReason;
 use crate::volume::place::{AttachedVolumes, PoolRooms};
 use crate::volume::settings::SettingsNow;
-use crate::volume::shares::Shares;
+use crate::volume::shares::VolumeShares;
 
 /// Somebody who is about to join.
 struct Newcomer<D> {
@@ -269,7 +269,7 @@ impl<E: Env> Joiner<E> {
         if let Some(log) = &self.log {
             log.segments().measure();
         }
-        Shares::of(&self.rooms).apply_shares();
+        VolumeShares::of(&self.rooms).apply_shares();
         if let Some(log) = &self.log {
             log.members_changed();
         }

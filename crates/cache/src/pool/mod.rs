@@ -49,7 +49,7 @@ use crate::status::{
 };
 use crate::volume::fill::Filler;
 use crate::volume::inner::Volume;
-use crate::volume::shares::Shares;
+use crate::volume::shares::VolumeShares;
 
 /// The SSDs that are away with the only copies of dirty data, as the pool's copy in the state directory says: while they are, the
 /// pool has use for them although they left it.
@@ -214,7 +214,7 @@ impl<E: Env> Pool<E> {
         self.inner.lost_extents(extents_max)
     }
 
-    /// Gives up the dirty data of which no copy is left ([`VolumeStatus::lost_bytes`]): from then on it is what the backing
+    /// Discards the dirty data of which no copy is left ([`VolumeStatus::lost_bytes`]): from then on it is what the backing
     /// devices hold. Answers the bytes; of volumes whose backing device is not there nothing is accepted. Volumes that are
     /// fenced with [`crate::FenceCause::UnknownLoss`] are to be reattached then.
     ///
@@ -307,7 +307,7 @@ impl<E: Env> PoolInner<E> {
             taken_over: self.members.owner().is_taken(),
             epoch: self.members.record().epoch,
             capacity_bytes: online_slots * self.blocks.bytes(),
-            capacity_min_bytes: Shares::of(&self.rooms).clean_slots_min() * self.blocks.bytes(),
+            capacity_min_bytes: VolumeShares::of(&self.rooms).clean_slots_min() * self.blocks.bytes(),
             used_bytes: uses.iter().map(|volume| volume.used_bytes).sum(),
             slots: online_slots,
             slots_used: u64::from(self.clean.slots().slots_used()),

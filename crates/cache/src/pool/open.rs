@@ -41,7 +41,7 @@ use crate::status::SsdStatus;
 use crate::volume::fill::run_fill_pump;
 use crate::volume::place::{AttachedVolumes, PoolRooms};
 use crate::volume::settings::SettingsNow;
-use crate::volume::shares::Shares;
+use crate::volume::shares::VolumeShares;
 
 /// Everything that a pool is put together from.
 pub(crate) struct Parts<E: Env> {
@@ -186,7 +186,7 @@ pub(super) struct Start<'p, E: Env> {
 }
 
 /// What the scan of a start found. Nothing of it is in use yet but what the log has in memory.
-struct Found<E: Env> {
+struct FoundContent<E: Env> {
     log: Option<Scanned>,
     indexes: Vec<(Rc<SlotSsd<E>>, FoundIndex)>,
     /// SSDs whose slot index is not believed.
@@ -259,13 +259,13 @@ impl<E: Env> Start<'_, E> {
     }
 
     /// Reads the write log, then the slot indexes of the SSDs that are believed; the others start cold.
-    async fn scan(&self, before: &Records, missing_part: MissingPart) -> Result<Found<E>, Error> {
+    async fn scan(&self, before: &Records, missing_part: MissingPart) -> Result<FoundContent<E>, Error> {
         let pool = self.pool;
         let log = match &pool.log {
             Some(log) => Some(log.scan(before, missing_part).await?),
             None => None,
         };
-        let mut found = Found { log, indexes: Vec::new(), cold: Vec::new(), notes: Vec::new() };
+        let mut found = FoundContent { log, indexes: Vec::new(), cold: Vec::new(), notes: Vec::new() };
         for ssd in pool.clean.ssds().iter() {
             let known = before.members.value.member(ssd.uuid).filter(|_| self.plan.all_cold.is_none());
             let Some(member) = known else {
@@ -292,7 +292,7 @@ impl<E: Env> Start<'_, E> {
     }
 
     /// What lacks a copy of the log gets it, and the indexes that are not believed are empty, durably; answers what is told of the log.
-    async fn repair(&self, found: &Found<E>) -> Result<Vec<String>, Error> {
+    async fn repair(&self, found: &FoundContent<E>) -> Result<Vec<String>, Error> {
         let mut notes = Vec::new();
         if let (Some(log), Some(scanned)) = (&self.pool.log, &found.log) {
             notes.push(log.mend(scanned).await?);
@@ -309,7 +309,7 @@ impl<E: Env> Start<'_, E> {
     /// What was found of the slots is visible from here on, but where the log lies; answers how many.
     fn install(&self, indexes: Vec<(Rc<SlotSsd<E>>, FoundIndex)>) -> u64 {
         // Before any slot is listed, so that each is in the right queue at once.
-        Shares::of(&self.pool.rooms).apply_shares();
+        VolumeShares::of(&self.pool.rooms).apply_shares();
         indexes.into_iter().map(|(ssd, index)| self.pool.clean.install_index(&ssd, index)).sum()
     }
 
@@ -335,7 +335,7 @@ impl<E: Env> Start<'_, E> {
     }
 }
 
-impl<E: Env> Found<E> {
+impl<E: Env> FoundContent<E> {
     fn starts_cold(&mut self, ssd: &Rc<SlotSsd<E>>, why: &str) {
         self.notes.push(format!("SSD {} starts empty: {why}", ssd.path));
         self.cold.push(Rc::clone(ssd));

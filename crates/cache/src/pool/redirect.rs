@@ -34,7 +34,7 @@ impl<E: Env> PoolInner<E> {
         let place = found.and_then(|(volume, _)| volume.attached().map(|attached| (volume, attached)));
         let logged = place.as_ref().and_then(|(volume, attached)| LoggedVolume::of(volume, attached));
         let outcome = match logged {
-            Some(logged) => logged.store_past_the_log(pages, append.body).await,
+            Some(logged) => logged.store_redirected(pages, append.body).await,
             None => Err(Error::new(ErrorKind::Stopping, "the volume has left its pool")),
         };
         append.done.set(outcome);

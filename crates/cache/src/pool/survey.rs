@@ -19,7 +19,7 @@ use crate::format::witness::Witness;
 use crate::format::{FORMAT_VERSION, OtherStream, Unreadable, Unusable};
 use crate::members::label::{LABEL_BYTES, Named, has_older_superblock, newest_superblock};
 use crate::members::newest::{FoundWitnesses, Numbered, Records};
-use crate::members::owner::{Admission, Admitted, Takeover, admission, dismiss_owner, mark_in};
+use crate::members::owner::{Admitted, OpenAdmission, Takeover, admission, dismiss_owner, mark_in};
 use crate::members::records::newest_record;
 use crate::members::spare::Spare;
 use crate::reasons::{AllCold, SpareReason};
@@ -109,8 +109,8 @@ impl<E: Env> Survey<E> {
     ) -> Result<(Self, Admitted), Error> {
         let survey = Self::make(env, ssds, state, missing).await?;
         match survey.admission(env) {
-            Admission::Open(entry) => return Ok((survey, entry)),
-            Admission::Watch => {}
+            OpenAdmission::Open(entry) => return Ok((survey, entry)),
+            OpenAdmission::Watch => {}
         }
         let Self { found, left_out, unknown_spares, spares, .. } = survey;
         let again = |spare: Spare<E::Device>| {
@@ -124,15 +124,15 @@ impl<E: Env> Survey<E> {
         survey.left_out.extend(left_out);
         survey.unknown_spares.extend(unknown_spares);
         match survey.admission(env) {
-            Admission::Open(entry) => Ok((survey, entry)),
-            Admission::Watch => {
+            OpenAdmission::Open(entry) => Ok((survey, entry)),
+            OpenAdmission::Watch => {
                 let message = "somebody else has begun to use the SSDs while they were looked at; try again";
                 Err(Error::new(ErrorKind::OtherMachine, message))
             }
         }
     }
 
-    fn admission(&self, env: &E) -> Admission {
+    fn admission(&self, env: &E) -> OpenAdmission {
         let marks = self.found.iter().map(|ssd| (ssd.superblock.ssd_uuid, ssd.mark.clone())).collect();
         admission(&env.machine(), marks)
     }
@@ -344,7 +344,7 @@ impl<E: Env> Survey<E> {
         let members = pair.iter().filter_map(|copy| self.records.members.value.member(copy.ssd_uuid));
         let message = format!(
             "pool {}: no copy of row {} of its write log is there, whose data may be newer than the backing devices': its \
-             volumes are not served, and nothing is lost. Bring back SSD {} as it was, then restart; or give up what \
+             volumes are not served, and nothing is lost. Bring back SSD {} as it was, then restart; or discard what \
              only they hold{}",
             self.records.members.value.name,
             row.number,

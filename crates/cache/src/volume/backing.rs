@@ -92,19 +92,19 @@ fn length_of(buf: &Buf) -> u64 {
 }
 
 /// Adds to a counter while it lives.
-struct Counted<'a> {
+struct CountedOperation<'a> {
     counter: &'a Cell<u64>,
     cost: u64,
 }
 
-impl<'a> Counted<'a> {
+impl<'a> CountedOperation<'a> {
     fn new(counter: &'a Cell<u64>, cost: u64) -> Self {
         counter.set(counter.get() + cost);
         Self { counter, cost }
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedOperation<'_> {
     fn drop(&mut self) {
         let counted = self.counter.get();
         assert!(counted >= self.cost, "a transfer of cost {} ends, and {counted} is in flight", self.cost);
@@ -133,12 +133,12 @@ impl Answers {
 }
 
 /// An operation that the device works on.
-struct Pending<'a, E: Env> {
+struct PendingOperation<'a, E: Env> {
     env: &'a E,
     answers: &'a Answers,
 }
 
-impl<'a, E: Env> Pending<'a, E> {
+impl<'a, E: Env> PendingOperation<'a, E> {
     fn new(env: &'a E, answers: &'a Answers) -> Self {
         if answers.pending.replace(answers.pending.get() + 1) == 0 {
             answers.heard.set(env.now());
@@ -147,7 +147,7 @@ impl<'a, E: Env> Pending<'a, E> {
     }
 }
 
-impl<E: Env> Drop for Pending<'_, E> {
+impl<E: Env> Drop for PendingOperation<'_, E> {
     fn drop(&mut self) {
         self.answers.pending.set(self.answers.pending.get() - 1);
         self.answers.heard.set(self.env.now());
@@ -158,14 +158,14 @@ impl<E: Env> Drop for Pending<'_, E> {
 /// A host's transfer, from its arrival on.
 struct HostRequest<'a, E: Env> {
     backing: &'a Backing<E>,
-    _counted: Counted<'a>,
+    _counted: CountedOperation<'a>,
     begun: bool,
 }
 
 impl<'a, E: Env> HostRequest<'a, E> {
     fn new(backing: &'a Backing<E>, cost: u64) -> Self {
         backing.turn(|turns, now| turns.host_arrives(now));
-        Self { backing, _counted: Counted::new(&backing.host_cost, cost), begun: false }
+        Self { backing, _counted: CountedOperation::new(&backing.host_cost, cost), begun: false }
     }
 
     fn begin(&mut self) {
@@ -450,7 +450,7 @@ impl<E: Env> Backing<E> {
 
     /// Waits for an operation of the device, and notes whether it is answered.
     async fn watched<T>(&self, answers: &Answers, operation: impl Future<Output = T>) -> T {
-        let _pending = Pending::new(&self.env, answers);
+        let _pending = PendingOperation::new(&self.env, answers);
         operation.await
     }
 
@@ -580,7 +580,7 @@ impl<E: Env> Backing<E> {
         }
         self.until_looked().await?;
         let device = self.writable_device()?;
-        let working = Counted::new(&self.clean_cost, cost);
+        let working = CountedOperation::new(&self.clean_cost, cost);
         let (buf, result) = self.watched(&self.changes, device.write(offset, buf)).await;
         self.io.has_written(buf.len());
         self.flusher.wrote();
@@ -703,7 +703,7 @@ mod tests {
     #[should_panic(expected = "a transfer of cost 7 ends, and 0 is in flight")]
     fn a_transfer_ends_once() {
         let counter = Cell::new(0);
-        let counted = Counted::new(&counter, 7);
+        let counted = CountedOperation::new(&counter, 7);
         counter.set(0);
         drop(counted);
     }

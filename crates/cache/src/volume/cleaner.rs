@@ -46,7 +46,7 @@ struct DirtyExtent {
 
 /// What became of extents that were to be written.
 #[derive(Default)]
-struct Written {
+struct WrittenExtents {
     /// The backing device took them.
     extents: Vec<DirtyExtent>,
     /// Something was moved or overwritten meanwhile: it is elsewhere now.
@@ -114,7 +114,7 @@ impl<E: Env> LoggedVolume<'_, E> {
         }
         let failures = volume.backing.failures();
         // What was moved or overwritten has its turn again.
-        let Written { extents, failed, .. } = self.write_extents(extents, effort).await?;
+        let WrittenExtents { extents, failed, .. } = self.write_extents(extents, effort).await?;
         if let Some(error) = failed.filter(|_| extents.is_empty()) {
             return Err(error);
         }
@@ -168,7 +168,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     }
 
     /// Writes the extents to the backing device.
-    async fn write_extents(self, extents: Vec<DirtyExtent>, effort: Effort) -> Result<Written, Error> {
+    async fn write_extents(self, extents: Vec<DirtyExtent>, effort: Effort) -> Result<WrittenExtents, Error> {
         let Self { volume, log, .. } = self;
         log.rows().flush().await?;
         if !self.is_in_place() {
@@ -186,7 +186,7 @@ impl<E: Env> LoggedVolume<'_, E> {
             (extent, result)
         });
         let results: Vec<_> = stream::iter(writes).buffer_unordered(effort.at_once()).collect().await;
-        let mut written = Written::default();
+        let mut written = WrittenExtents::default();
         for (extent, result) in results {
             match result {
                 Ok(true) => written.extents.push(extent),

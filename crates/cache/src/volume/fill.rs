@@ -267,15 +267,15 @@ impl<'p, E: Env> Filler<'p, E> {
         fill: &Fill,
         volume: &VolumeInner<E>,
         pages: Range<u32>,
-        read: Reading,
+        read: PieceReading,
         mut piece: Buf,
     ) -> Buf {
         match read {
-            Reading::Skip => {
+            PieceReading::Skip => {
                 piece.fill(0);
                 piece
             }
-            Reading::Backing => {
+            PieceReading::Backing => {
                 let offset = (self.pool.blocks.first_page(fill.key().block) + u64::from(pages.start)) * PAGE;
                 let demand = || {
                     (self.pool.settings.get().fetch_rate, volume.stats.read_hits.get() - volume.stats.memory_hits.get())
@@ -351,30 +351,30 @@ pub(crate) async fn run_fill_pump<E: Env>(pool: Rc<PoolRooms<E>>) {
 
 /// What is done for a piece of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
+enum PieceReading {
     Backing,
     Skip,
 }
 
 /// Cuts a block of `count` pages into consecutive pieces: what is wanted in pieces of at most `chunk` pages, and the
 /// gaps between.
-fn pieces_of(wanted: &PageSet, chunk: u32, count: u32) -> Vec<(Range<u32>, Reading)> {
+fn pieces_of(wanted: &PageSet, chunk: u32, count: u32) -> Vec<(Range<u32>, PieceReading)> {
     let mut pieces = Vec::new();
     let mut next = 0;
     for run in wanted.runs() {
         if next < run.start {
-            pieces.push((next..run.start, Reading::Skip));
+            pieces.push((next..run.start, PieceReading::Skip));
         }
         let mut start = run.start;
         while start < run.end {
             let end = run.end.min((start / chunk + 1) * chunk);
-            pieces.push((start..end, Reading::Backing));
+            pieces.push((start..end, PieceReading::Backing));
             start = end;
         }
         next = run.end;
     }
     if next < count {
-        pieces.push((next..count, Reading::Skip));
+        pieces.push((next..count, PieceReading::Skip));
     }
     pieces
 }
@@ -389,15 +389,15 @@ mod tests {
         wanted.remove(&(5..6));
         let pieces = pieces_of(&wanted, 4, 16);
         let expected = [
-            (0..2, Reading::Skip),
-            (2..4, Reading::Backing),
-            (4..5, Reading::Backing),
-            (5..6, Reading::Skip),
-            (6..8, Reading::Backing),
-            (8..9, Reading::Backing),
-            (9..16, Reading::Skip),
+            (0..2, PieceReading::Skip),
+            (2..4, PieceReading::Backing),
+            (4..5, PieceReading::Backing),
+            (5..6, PieceReading::Skip),
+            (6..8, PieceReading::Backing),
+            (8..9, PieceReading::Backing),
+            (9..16, PieceReading::Skip),
         ];
         assert_eq!(pieces, expected);
-        assert_eq!(pieces_of(&PageSet::default(), 4, 16), [(0..16, Reading::Skip)]);
+        assert_eq!(pieces_of(&PageSet::default(), 4, 16), [(0..16, PieceReading::Skip)]);
     }
 }

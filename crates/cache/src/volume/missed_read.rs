@@ -29,7 +29,7 @@ pub(super) struct MissedRead<'r, E: Env> {
 }
 
 /// A slot that has all pages by now, and whose it is.
-type Filled<E> = (Rc<Attached<E>>, SlotIndex, BlockKey);
+type FilledSlot<E> = (Rc<Attached<E>>, SlotIndex, BlockKey);
 
 impl<E: Env> Clone for MissedRead<'_, E> {
     fn clone(&self) -> Self {
@@ -127,7 +127,7 @@ impl<'r, E: Env> MissedRead<'r, E> {
     }
 
     /// Where pages are that missed before, if they are all in one slot by now.
-    fn find_filled(self) -> Option<Filled<E>> {
+    fn find_filled(self) -> Option<FilledSlot<E>> {
         // Another volume may have the place of this one in the pool by now.
         let attached = self.volume.attached()?;
         match attached.pool.plan(attached.index, self.pages) {
@@ -137,7 +137,7 @@ impl<'r, E: Env> MissedRead<'r, E> {
     }
 
     /// Pages that came in while a host waited for them.
-    async fn read_filled(self, (attached, slot, key): Filled<E>, destination: Destination) -> Result<Buf, Error> {
+    async fn read_filled(self, (attached, slot, key): FilledSlot<E>, destination: Destination) -> Result<Buf, Error> {
         let Self { volume, pages, range, .. } = self;
         if let Some(buf) = volume.read_slot(&attached, slot, key, pages, destination).await {
             add(&volume.stats.read_hits, 1);

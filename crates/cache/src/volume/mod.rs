@@ -66,7 +66,7 @@ use crate::volume::latency::LatencyCounters;
 use crate::volume::life::VolumeChange;
 use crate::volume::recorder::Recorded;
 use crate::volume::requests::{Durability, ZeroEffort};
-use crate::volume::shares::Shares;
+use crate::volume::shares::VolumeShares;
 use crate::volume::stats::Stats;
 
 impl<E: Env> Volume<E> {
@@ -318,13 +318,13 @@ impl<E: Env> Volume<E> {
         settings.check()?;
         let attached = volume.attached();
         if let Some(attached) = &attached {
-            Shares::of(&attached.pool).check_shares(&self.name(), &settings)?;
+            VolumeShares::of(&attached.pool).check_shares(&self.name(), &settings)?;
             attached.pool.attachments.record_settings(attached.index, settings).await?;
         }
         volume.spec.borrow_mut().settings = settings;
         volume.memory.switch(settings.memory_cache, settings.read_ahead);
         if let Some(attached) = attached {
-            Shares::of(&attached.pool).apply_share(attached.index, &settings);
+            VolumeShares::of(&attached.pool).apply_share(attached.index, &settings);
             attached.pool.wake_cleaner();
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::attachments::Attachments;
 use crate::clean::Clean;
 use crate::config::{PAGE, PoolKind, PoolName};
 use crate::log::Log;
-use crate::log::overlay::{Counts, Place};
+use crate::log::overlay::{OverlayCounts, Place};
 use crate::log::run::LogRun;
 use crate::members::Members;
 use crate::members::flusher::Mark;
@@ -99,8 +99,8 @@ impl<E: Env> PoolRooms<E> {
     }
 
     /// Pages of a volume in the write log.
-    pub(crate) fn log_counts(&self, index: VolumeIndex) -> Counts {
-        self.log.as_ref().map_or_else(Counts::default, |log| log.counts(index))
+    pub(crate) fn log_counts(&self, index: VolumeIndex) -> OverlayCounts {
+        self.log.as_ref().map_or_else(OverlayCounts::default, |log| log.counts(index))
     }
 
     /// Why a volume is not to be served although its backing device is the right one: it lost nobody knows what.

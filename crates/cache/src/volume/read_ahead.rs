@@ -12,7 +12,7 @@ use hotset_block::{Buf, ByteRange, Env};
 use crate::address::{bytes_of, pages_of};
 use crate::config::PAGE;
 use crate::members::io::add;
-use crate::memory_cache::{Found, VolumePages, Wanted};
+use crate::memory_cache::{FoundAhead, VolumePages, WantedAhead};
 use crate::time_limit::within;
 use crate::volume::carried::WIDE_READ_LIMIT;
 use crate::volume::destination::{joined, within_pages};
@@ -39,10 +39,10 @@ impl<'v, E: Env> ReadAhead<'v, E> {
             loop {
                 let changed = self.volume.memory.ahead_changed();
                 match self.volume.memory.find_ahead(&pages) {
-                    Found::Nothing => return None,
-                    Found::There(head, None) => return Some(head),
-                    Found::There(head, Some(tail)) => return Some(joined(self.volume.env.buffers(), head, tail)),
-                    Found::Coming => {}
+                    FoundAhead::Nothing => return None,
+                    FoundAhead::There(head, None) => return Some(head),
+                    FoundAhead::There(head, Some(tail)) => return Some(joined(self.volume.env.buffers(), head, tail)),
+                    FoundAhead::Coming => {}
                 }
                 if !has_waited {
                     self.volume.memory.deepen_ahead(pages.start);
@@ -91,7 +91,7 @@ impl<'v, E: Env> ReadAhead<'v, E> {
     }
 }
 
-async fn forget_unused<E: Env>(env: &E, memory: &Weak<VolumePages>, wanted: &Wanted) {
+async fn forget_unused<E: Env>(env: &E, memory: &Weak<VolumePages>, wanted: &WantedAhead) {
     env.sleep(UNUSED_LIMIT).await;
     if let Some(memory) = memory.upgrade() {
         memory.forget_ahead(wanted);

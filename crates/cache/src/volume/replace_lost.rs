@@ -36,7 +36,7 @@ impl<E: Env> LoggedVolume<'_, E> {
         self.replace_lost(&pages, data).await
     }
 
-    pub(crate) async fn store_past_the_log(self, pages: Range<u64>, body: Body) -> Result<(), Error> {
+    pub(crate) async fn store_redirected(self, pages: Range<u64>, body: Body) -> Result<(), Error> {
         self.pool().life.check_open()?;
         if let Body::Data(data) = body {
             return self.replace_lost(&pages, data).await;
@@ -72,9 +72,9 @@ impl<E: Env> LoggedVolume<'_, E> {
             let message = format!("volume {name}: the SSDs that hold newer data of these pages are gone");
             return Err(Error::new(ErrorKind::Gone, message));
         }
-        let stuck = self.log.total().cleanable() >= self.log.dirty_max();
+        let is_full = self.log.total().cleanable() >= self.log.dirty_max();
         match self.volume.backing.latched() {
-            Some(reason) if stuck => Err(Error::new(ErrorKind::Media, reason.to_string())),
+            Some(reason) if is_full => Err(Error::new(ErrorKind::Media, reason.to_string())),
             Some(_) | None => Ok(()),
         }
     }

@@ -16,11 +16,11 @@ use crate::volume::place::PoolRooms;
 const SLOTS_PER_TURN: u32 = 4096;
 
 /// What volumes are promised of a pool, and may have.
-pub(crate) struct Shares<'p, E: Env> {
+pub(crate) struct VolumeShares<'p, E: Env> {
     pool: &'p Rc<PoolRooms<E>>,
 }
 
-impl<'p, E: Env> Shares<'p, E> {
+impl<'p, E: Env> VolumeShares<'p, E> {
     pub(crate) fn of(pool: &'p Rc<PoolRooms<E>>) -> Self {
         Self { pool }
     }

@@ -30,7 +30,7 @@ fn window_bytes(request_bytes: u64) -> u64 {
 }
 
 #[derive(Clone, Copy)]
-struct Stream {
+struct HostStream {
     /// Where the next request should start.
     next: u64,
     /// Bytes requested so far, less the penalties.
@@ -47,7 +47,7 @@ struct Stream {
     continued: bool,
 }
 
-impl Stream {
+impl HostStream {
     /// A stream that begins with this request.
     fn new(range: ByteRange) -> Self {
         let granule_shift = range.length().clamp(PAGE, 1 << 40).next_power_of_two().trailing_zeros();
@@ -104,7 +104,7 @@ impl Stream {
 pub struct Streams {
     /// The lower half of each stream's next page, close together: most requests belong to no stream, and this says so.
     next_pages: [u32; STREAMS],
-    streams: [Stream; STREAMS],
+    streams: [HostStream; STREAMS],
     /// The place that is taken next.
     hand: usize,
     requests: u64,
@@ -118,7 +118,7 @@ impl Default for Streams {
 
 impl Streams {
     pub fn new() -> Self {
-        let nowhere = Stream::new(ByteRange { start: u64::MAX, end: u64::MAX });
+        let nowhere = HostStream::new(ByteRange { start: u64::MAX, end: u64::MAX });
         Self { next_pages: [u32::MAX; STREAMS], streams: [nowhere; STREAMS], hand: 0, requests: 0 }
     }
 
@@ -142,8 +142,8 @@ impl Streams {
     }
 
     /// The stream to which the request belongs (the longest, then the nearest), as it is after it.
-    fn continued_by(&self, range: ByteRange, window: u64) -> Option<(usize, Stream)> {
-        let distance = |stream: &Stream| stream.next.abs_diff(range.start);
+    fn continued_by(&self, range: ByteRange, window: u64) -> Option<(usize, HostStream)> {
+        let distance = |stream: &HostStream| stream.next.abs_diff(range.start);
         let near = self.streams.iter().enumerate().filter(|(_, stream)| distance(stream) <= window);
         let fitting = near.filter_map(|(place, before)| Some((before, place, before.with(range, window)?)));
         let best = fitting.min_by_key(|(before, _, after)| (u64::MAX - after.length(), distance(before)));
@@ -158,7 +158,7 @@ impl Streams {
         self.next_pages.iter().fold(false, |near, next| near | is_near(next))
     }
 
-    fn go_on(&mut self, place: usize, mut stream: Stream, range: ByteRange) -> u64 {
+    fn go_on(&mut self, place: usize, mut stream: HostStream, range: ByteRange) -> u64 {
         stream.used_at = self.requests;
         stream.continued |= stream.length() > range.length();
         self.put(place, stream);
@@ -168,7 +168,7 @@ impl Streams {
     fn start(&mut self, range: ByteRange) -> u64 {
         let place = self.place_to_take();
         self.hand = (place + 1) % STREAMS;
-        self.put(place, Stream { used_at: self.requests, ..Stream::new(range) });
+        self.put(place, HostStream { used_at: self.requests, ..HostStream::new(range) });
         range.length()
     }
 
@@ -180,14 +180,14 @@ impl Streams {
 
     /// The next place without a live stream, else that of the stream used longest ago.
     fn place_to_take(&self) -> usize {
-        let is_live = |stream: &Stream| stream.continued && self.requests - stream.used_at <= IDLE_REQUESTS;
+        let is_live = |stream: &HostStream| stream.continued && self.requests - stream.used_at <= IDLE_REQUESTS;
         let places = || (self.hand..STREAMS).chain(0..self.hand);
         let unused = places().find(|place| !is_live(&self.streams[*place]));
         let oldest = || places().min_by_key(|place| self.streams[*place].used_at);
         unused.or_else(oldest).expect("there is at least one place")
     }
 
-    fn put(&mut self, place: usize, stream: Stream) {
+    fn put(&mut self, place: usize, stream: HostStream) {
         self.next_pages[place] = low_half(stream.next / PAGE);
         self.streams[place] = stream;
     }

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::log::append::stopped;
 use crate::log::data_loss::DataLoss;
 use crate::log::loss_list::{Pages, is_among};
-use crate::log::overlay::{Content, Live, Place};
+use crate::log::overlay::{Content, LivePage, Place};
 use crate::log::read_copies::count_good_copies;
 use crate::log::row::Row;
 use crate::log::scan_aside::{add_aside_row, find_copies};
@@ -38,25 +38,25 @@ impl<E: Env> DataLoss<E> {
     // ---- pages go
 
     /// No copy of a dirty page of data can be had now. If an SSD that is away has one, it may come back; else the page is lost.
-    pub(crate) fn lose_page(&self, live: &Live) {
+    pub(crate) fn lose_page(&self, live: &LivePage) {
         self.clean.in_memory().supersede(live.volume, &(live.page..live.page + 1));
         if self.set_aside(live).is_none() {
-            self.state.set(&Live { content: Content::Lost, ..*live });
+            self.state.set(&LivePage { content: Content::Lost, ..*live });
         }
     }
 
     /// Whether the page is set aside, and still lies there.
-    pub(crate) fn is_set_aside(&self, live: &Live) -> bool {
+    pub(crate) fn is_set_aside(&self, live: &LivePage) -> bool {
         let now = self.state.overlay.borrow().get(live.volume, live.page);
         now != Some(*live) || self.set_aside(live).is_some()
     }
 
-    fn set_aside(&self, live: &Live) -> Option<()> {
+    fn set_aside(&self, live: &LivePage) -> Option<()> {
         let (Content::Data { checksum } | Content::Unavailable { checksum }) = live.content else { return None };
         let unavailable = Content::Unavailable { checksum };
         let row = self.state.row(live.place.row());
         if row.is_aside() {
-            self.state.set(&Live { content: unavailable, ..*live });
+            self.state.set(&LivePage { content: unavailable, ..*live });
             return Some(());
         }
         let (segment, _) = row.locate(live.place.position());
@@ -81,7 +81,7 @@ impl<E: Env> DataLoss<E> {
                 None => self.state.losses.wait_for(ssd_uuid),
             }
         }
-        self.state.set(&Live { place: Place::new(twin.slot, live.place.position()), content, ..*live });
+        self.state.set(&LivePage { place: Place::new(twin.slot, live.place.position()), content, ..*live });
         twin.list_changed();
         Some(())
     }
@@ -119,7 +119,7 @@ impl<E: Env> DataLoss<E> {
             let ssd = self.members.ssd(index);
             ssd.may_lack_log()
         };
-        let is_data = |live: &Live| live.dirty && matches!(live.content, Content::Data { .. });
+        let is_data = |live: &LivePage| live.dirty && matches!(live.content, Content::Data { .. });
         row.is_unflushed()
             && self.lives_of(row).iter().filter(|live| is_data(live)).any(|live| {
                 let (segment, _) = row.locate(live.place.position());
@@ -146,7 +146,7 @@ impl<E: Env> DataLoss<E> {
     }
 
     /// The pages of a row that is set aside.
-    pub(crate) fn lives_of(&self, row: &Row) -> Vec<Live> {
+    pub(crate) fn lives_of(&self, row: &Row) -> Vec<LivePage> {
         let overlay = self.state.overlay.borrow();
         row.listed().into_iter().filter_map(|(volume, page)| overlay.get(volume, page)).collect()
     }
@@ -204,7 +204,7 @@ impl<E: Env> DataLoss<E> {
         let rows = self.state.rows_aside();
         let lives = rows.iter().flat_map(|row| self.lives_of(row));
         for live in lives.filter(|live| live.dirty && !live.is_lost()) {
-            let is_same = |now: &Live| *now == live;
+            let is_same = |now: &LivePage| *now == live;
             for run in self.state.runs(live.volume, live.page..live.page + 1, is_same) {
                 let good = count_good_copies(self.members.to_read(), &run).await;
                 let now = self.state.overlay.borrow().get(live.volume, live.page);
@@ -241,11 +241,11 @@ impl<E: Env> DataLoss<E> {
     /// Of these pages those are shown of which a copy is there again. Nobody may be writing them: what is on its way to the backing
     /// device must not be overtaken by what was there before.
     pub(crate) fn show_returned(&self, volume: VolumeIndex, pages: &Range<u64>) {
-        let all: Vec<Live> = self.state.overlay.borrow().range(volume, pages.clone()).collect();
+        let all: Vec<LivePage> = self.state.overlay.borrow().range(volume, pages.clone()).collect();
         for live in all {
             let Content::Unavailable { checksum } = live.content else { continue };
             if is_back(&self.state.row(live.place.row()), &live) {
-                self.state.set(&Live { content: Content::Data { checksum }, ..live });
+                self.state.set(&LivePage { content: Content::Data { checksum }, ..live });
             }
         }
     }
@@ -269,7 +269,7 @@ impl<E: Env> DataLoss<E> {
             return Err(error);
         }
         for (volume, pages) in &replaced {
-            let all: Vec<Live> = self.state.overlay.borrow().range(*volume, pages.clone()).collect();
+            let all: Vec<LivePage> = self.state.overlay.borrow().range(*volume, pages.clone()).collect();
             all.iter().for_each(|live| self.forget_replaced(live));
         }
         self.signals.mover_wanted.wake_all();
@@ -278,10 +278,10 @@ impl<E: Env> DataLoss<E> {
     }
 
     /// The backing device has something newer than this. It is clean as long as older rows might say something else.
-    fn forget_replaced(&self, live: &Live) {
+    fn forget_replaced(&self, live: &LivePage) {
         let row = self.state.row(live.place.row());
         if row.is_aside() && !self.state.nothing_is_older(&row) {
-            self.state.set(&Live { content: Content::Lost, dirty: false, ..*live });
+            self.state.set(&LivePage { content: Content::Lost, dirty: false, ..*live });
         } else {
             self.state.remove_at(live.volume, live.page, live.place);
         }
@@ -292,7 +292,7 @@ impl<E: Env> DataLoss<E> {
         self.state.unavailable_runs(volume)
     }
 
-    /// Gives up what is unavailable of volumes that nobody uses yet.
+    /// Discards what is unavailable of volumes that nobody uses yet.
     pub(crate) async fn accept_unavailable_at_start(&self) -> Result<(), Error> {
         self.check_returned().await;
         let volumes: Vec<VolumeIndex> = self.ids.indexes().filter(|index| self.state.counts(*index).lost > 0).collect();
@@ -304,13 +304,13 @@ impl<E: Env> DataLoss<E> {
         self.discard_unavailable(&volumes).await.map(drop)
     }
 
-    /// Gives up what is unavailable of these volumes: from now on it is what the backing devices hold. No slot is believed that it
+    /// Discards what is unavailable of these volumes: from now on it is what the backing devices hold. No slot is believed that it
     /// superseded. Answers the bytes.
     pub(crate) async fn discard_unavailable(&self, volumes: &[VolumeIndex]) -> Result<u64, Error> {
         let _one_at_a_time = self.losses_lock.acquire(1).await;
-        let is_accepted = |live: &Live| live.is_unavailable() && volumes.contains(&live.volume);
+        let is_accepted = |live: &LivePage| live.is_unavailable() && volumes.contains(&live.volume);
         let rows = self.state.rows_aside();
-        let discarded: Vec<Live> =
+        let discarded: Vec<LivePage> =
             rows.iter().flat_map(|row| self.lives_of(row)).filter(|live| is_accepted(live)).collect();
         if discarded.is_empty() {
             return Ok(0);
@@ -359,7 +359,7 @@ impl<E: Env> DataLoss<E> {
 
     /// What a host is told that reads a dirty page of a volume of which no copy can be had. What came back and is not what is listed
     /// is known to be unavailable from then on.
-    pub(crate) fn unreadable_page(&self, name: &VolumeName, live: &Live) -> Error {
+    pub(crate) fn unreadable_page(&self, name: &VolumeName, live: &LivePage) -> Error {
         let row = self.state.row(live.place.row());
         if row.is_aside() && !live.is_lost() {
             self.lose_page(live);
@@ -403,7 +403,7 @@ impl<E: Env> DataLoss<E> {
 }
 
 /// A page that is unavailable has a copy.
-fn is_back(row: &Row, live: &Live) -> bool {
+fn is_back(row: &Row, live: &LivePage) -> bool {
     let (segment, _) = row.locate(live.place.position());
     live.is_unavailable() && row.mirrors(segment).next().is_some()
 }

@@ -92,10 +92,10 @@ impl<E: Env> Mirrorer<E> {
         for copy in copies {
             let (ssd_uuid, segment) = (ssd.uuid, copy.segment);
             let new = PresentCopy { ssd_uuid, ssd: ssd.index, segment };
-            let is_whole = self.is_sealed_copy(&copy, new).await;
+            let is_intact = self.is_sealed_copy(&copy, new).await;
             let lives = self.state.row_at(copy.row.slot).is_some_and(|row| Rc::ptr_eq(&row, &copy.row))
                 && self.state.numbers.is_live(copy.row.number);
-            if is_whole && lives && ssd.is_online() && copy.cell().get() == (Mirror::Away { ssd_uuid, segment }) {
+            if is_intact && lives && ssd.is_online() && copy.cell().get() == (Mirror::Away { ssd_uuid, segment }) {
                 copy.cell().change(MirrorChange::Found(ssd.index));
                 relied_on.push(copy);
             } else if ssd.is_online() {
