@@ -1,44 +1,8 @@
 // Rates are differences of the daemon's own counters: nothing is made up, and nothing is negative.
 import { expect, test } from "@playwright/test";
+import { NOTHING } from "../src/api/counters";
 import type { History, HistoryPoint, Stats, VolumeCounters } from "../src/api/types";
 import { EMPTY, extend, LIVE_SECONDS, newest, precede } from "../src/rates";
-
-const NOTHING = {
-  reads: 0,
-  memory_hits: 0,
-  read_ahead_hits: 0,
-  read_hits: 0,
-  read_bytes: 0,
-  writes: 0,
-  write_bytes: 0,
-  flushes: 0,
-  trims: 0,
-  zeroes: 0,
-  hit_ratio: 0,
-  bypassed_reads: 0,
-  bypassed_writes: 0,
-  populated_bytes: 0,
-  evicted_blocks: 0,
-  read_errors_hidden: 0,
-  timed_out: 0,
-  invalid: 0,
-  errors: 0,
-  write_hits: 0,
-  cleaned_bytes: 0,
-  moved_bytes: 0,
-  cache_drops: 0,
-  missed_first_touch: 0,
-  missed_below_threshold: 0,
-  missed_evicted: 0,
-  missed_overwritten: 0,
-  missed_stream: 0,
-  missed_no_room: 0,
-  missed_fetch_rate: 0,
-  missed_share: 0,
-  missed_wear_limit: 0,
-  missed_degraded: 0,
-  missed_off: 0,
-};
 
 function volume(name: string, stats: Partial<VolumeCounters["stats"]>): VolumeCounters {
   const sizes = {

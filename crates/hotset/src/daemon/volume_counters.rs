@@ -132,7 +132,11 @@ mod tests {
             let (name, bytes) = (counter.name, counter.is_bytes());
             text.push_str(&format!("  {{ name: {name:?}, bytes: {bytes}, shown: {{ {shown} }} }},\n"));
         }
-        text + "];\n"
+        text.push_str(
+            "];\n\n/** Where nothing was counted. */\nexport const NOTHING: VolumeStats = {\n  hit_ratio: 0,\n",
+        );
+        text.extend(hotset_counters::COUNTERS.iter().map(|counter| format!("  {}: 0,\n", counter.name)));
+        text + "};\n"
     }
 
     #[test]
