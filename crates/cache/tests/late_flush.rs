@@ -246,7 +246,7 @@ fn a_backing_device_that_is_not_as_it_was_stays_closed_until_the_right_one_is_ba
 
 // proves: D11, F1
 #[test]
-fn a_flush_of_an_ssd_that_fails_after_a_stop_gave_up_publishing_is_not_forgotten() {
+fn a_flush_of_an_ssd_that_fails_after_a_stop_ended_publishing_is_not_forgotten() {
     run(async |env| {
         let env = env.with_short_sleeps();
         let (ssds, state) =

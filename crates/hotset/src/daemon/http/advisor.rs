@@ -18,14 +18,14 @@ const SIZES_MAX: usize = 64;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct AdviceAsked {
+pub(super) struct AdviceQuery {
     /// By default a week.
     window: Option<AdviceWindow>,
     /// What all SSDs together may be written, for the years that they last.
     endurance_bytes: Option<u64>,
 }
 
-impl AdviceAsked {
+impl AdviceQuery {
     fn asked(&self) -> advisor::AdviceAsked {
         let window = self.window.unwrap_or(AdviceWindow::Week);
         advisor::AdviceAsked { window, endurance_bytes: self.endurance_bytes }
@@ -33,22 +33,22 @@ impl AdviceAsked {
 }
 
 /// What caches of other sizes would do for each volume, cached or not, and what is hot.
-#[utoipa::path(get, path = "/api/v1/advisor", params(AdviceAsked),
+#[utoipa::path(get, path = "/api/v1/advisor", params(AdviceQuery),
     responses((status = 200, body = api::AdviceList), (status = "default", body = ApiError)))]
 pub(super) async fn advise_all(
     State(control): State<Control>,
-    Queried(asked): Queried<AdviceAsked>,
+    Queried(asked): Queried<AdviceQuery>,
 ) -> Answer<api::AdviceList> {
     Ok(Json(control.advisor.advise_all(asked.asked()).await?))
 }
 
 /// The same of one volume.
-#[utoipa::path(get, path = "/api/v1/volumes/{name}/advisor", params(("name" = String, Path), AdviceAsked),
+#[utoipa::path(get, path = "/api/v1/volumes/{name}/advisor", params(("name" = String, Path), AdviceQuery),
     responses((status = 200, body = api::Advice), (status = "default", body = ApiError)))]
 pub(super) async fn advise(
     State(control): State<Control>,
     Name(name): Name<String>,
-    Queried(asked): Queried<AdviceAsked>,
+    Queried(asked): Queried<AdviceQuery>,
 ) -> Answer<api::Advice> {
     let name = open_volume(&control, &name).await?;
     Ok(Json(control.advisor.advise(&name, asked.asked()).await?))
