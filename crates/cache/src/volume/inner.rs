@@ -207,7 +207,11 @@ impl<E: Env> VolumeInner<E> {
 
     /// A fenced volume serves nothing.
     pub(crate) fn check_not_fenced(&self) -> Result<(), Error> {
-        self.life.fence().map_or(Ok(()), |fence| Err(Error::new(ErrorKind::Gone, fence.to_string())))
+        if !self.life.is_fenced() {
+            return Ok(());
+        }
+        let why = self.life.fence().map(|fence| fence.to_string()).unwrap_or_default();
+        Err(Error::new(ErrorKind::Gone, why))
     }
 
     pub(super) fn outside(&self, offset: u64, length: u64) -> Error {
