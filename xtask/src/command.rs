@@ -60,9 +60,17 @@ pub(crate) fn output_of(mut command: Command) -> Result<String> {
 
 /// Every file that is, or is about to be, in the repository, one on a line; all that match, if patterns are given.
 pub(crate) fn listed_files(patterns: &[&str]) -> Result<String> {
+    list_files(&[&["--cached", "--others", "--exclude-standard"], patterns].concat())
+}
+
+/// Files that are not in the repository and are not ignored, one on a line.
+pub(crate) fn new_files() -> Result<String> {
+    list_files(&["--others", "--exclude-standard"])
+}
+
+fn list_files(words: &[&str]) -> Result<String> {
     // Whoever owns the clone: nothing of its configuration is run by this.
-    let mut words = vec!["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"];
-    words.extend(patterns);
+    let words = [&["-c", "safe.directory=*", "ls-files"], words].concat();
     output_of(command("git", &words)).context("the list of files comes from git")
 }
 

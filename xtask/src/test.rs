@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::command::{cargo, succeed, target_dir, watch};
+use crate::command::{cargo, new_files, succeed, target_dir, watch};
 use crate::tally::Tally;
 use crate::{console, fuzz, python, sim, tidy, traceability};
 
@@ -43,6 +43,7 @@ type Step = Box<dyn Fn() -> Result<Tally>>;
 pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
     let simulator = Rc::new(RefCell::new(None));
     let (begun, awaited) = (Rc::clone(&simulator), simulator);
+    let before = new_files()?;
     let steps: Vec<(&str, Step)> = vec![
         ("format", Box::new(|| check(&["fmt", "--all", "--check"]))),
         ("format of fuzz", Box::new(|| check(&["fmt", "--manifest-path=fuzz/Cargo.toml", "--check"]))),
@@ -64,6 +65,7 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
         ),
         ("browser", Box::new(|| console::browse(&[]))),
         ("simulator", Box::new(move || simulated(awaited.take()))),
+        ("nothing left", Box::new(move || nothing_left(&before))),
     ];
     Ok(run_steps(&steps).exit_code())
 }
@@ -110,6 +112,14 @@ fn check(arguments: &[&str]) -> Result<Tally> {
 fn simulated(begun: Option<Result<sim::Beside>>) -> Result<Tally> {
     begun.context("the simulator was not begun")??.end()?;
     Ok(Tally::one(true))
+}
+
+/// What runs tests leaves no files in the repository, where they would be taken for a part of it.
+fn nothing_left(before: &str) -> Result<Tally> {
+    let now = new_files()?;
+    let left: Vec<&str> = now.lines().filter(|file| !before.lines().any(|known| known == *file)).collect();
+    left.iter().for_each(|file| println!("left in the repository: {file}"));
+    Ok(Tally::one(left.is_empty()))
 }
 
 fn cargo_test(arguments: &[&str]) -> Result<Tally> {
