@@ -13,8 +13,8 @@ use crate::config::BlockBytes;
 use super::access::{Access, Accesses, Direction, Passage};
 use super::sample::{Rate, Sampled};
 
-/// Accesses that are kept at most: 128 KiB, as long as they are not taken.
-pub const KEPT_MAX: usize = 1 << 14;
+/// Accesses that are kept at most: 64 KiB, as long as they are not taken.
+pub const KEPT_MAX: usize = 1 << 13;
 
 /// An access in eight bytes: its block; where its pages begin, and how many more than one there are, ten bits each; the direction and
 /// the passage.

@@ -28,7 +28,7 @@ use crate::plane::Handle;
 pub(crate) use self::advice::Case;
 pub(crate) use self::sums::AdviceAsked;
 
-/// How often accesses are taken, while rings have room; and when one was a quarter full. The first has to do for a burst: 65,000
+/// How often accesses are taken, while rings have room; and when one was a quarter full. The first has to do for a burst: 32,000
 /// accesses a second.
 const INTERVAL: Duration = Duration::from_millis(250);
 const HURRIED_INTERVAL: Duration = Duration::from_millis(50);
