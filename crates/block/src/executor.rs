@@ -25,7 +25,7 @@ use crate::ring::{Ring, Wait};
 use crate::running::{RunningClock, WAIT_MAX};
 use crate::task::{ROOT_INDEX, Task, Tasks, waker};
 use crate::task_id::TaskId;
-use crate::{BufPool, HostEnv, Instant, RealInstant, sys};
+use crate::{BufPool, Env as _, HostEnv, Instant, RealInstant, sys};
 
 /// The most polls between two visits to the kernel, so that tasks which always wake each other do not starve I/O.
 const POLLS_PER_TURN_MAX: usize = 4096;
@@ -98,7 +98,6 @@ impl Executor {
             random: RefCell::default(),
             clock: RunningClock::new(Instant::default(), RealInstant::default().plus(START.elapsed())),
             pool,
-            released_at: Cell::default(),
             inbox,
         };
         Ok(Self { core: Rc::new(core) })
@@ -119,6 +118,7 @@ impl Executor {
         let _current = CurrentGuard::set(&self.core);
         let env = self.env();
         self.core.spawn(None, remote::serve(env.clone(), Arc::clone(&self.core.inbox), wake));
+        self.core.spawn(None, release_unused(env.clone()));
         let mut output = None;
         {
             let future = root(env.clone());
@@ -136,6 +136,14 @@ impl Drop for Executor {
     fn drop(&mut self) {
         self.core.inbox.close();
         remote::strike_off(self.core.id);
+    }
+}
+
+/// Gives memory back that a burst needed, as long as the executor runs.
+async fn release_unused(env: HostEnv) {
+    loop {
+        env.sleep(RELEASE_EVERY).await;
+        env.buffers().release_unused();
     }
 }
 
@@ -250,8 +258,6 @@ pub(crate) struct Core {
     random: RefCell<Vec<u64>>,
     clock: RunningClock,
     pub(crate) pool: BufPool,
-    /// When unused memory of the pool was last released.
-    released_at: Cell<Instant>,
     inbox: Arc<Inbox>,
 }
 
@@ -323,7 +329,6 @@ impl Core {
         self.visit_kernel(if idle { self.wait_for_timer() } else { Wait::No });
         self.mark_clock();
         self.fire_timers();
-        self.release_unused();
         false
     }
 
@@ -396,14 +401,6 @@ impl Core {
             };
             let Some(waker) = due else { return };
             waker.wake();
-        }
-    }
-
-    fn release_unused(&self) {
-        let now = self.now();
-        if now.since(self.released_at.get()) >= RELEASE_EVERY {
-            self.released_at.set(now);
-            self.pool.release_unused();
         }
     }
 
