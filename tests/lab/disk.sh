@@ -7,15 +7,8 @@ small=$(mib)
 echo "guest: a disk of $small MiB"
 step /programs/mke2fs -q -F -t ext4 /dev/vda
 step mount -t ext4 /dev/vda /mnt
-round=0
 while [ "$(mib)" = "$small" ]; do
-    round=$((round + 1))
-    file=$((round % 16))
-    dd if=/dev/urandom of=/mnt/$file bs=4093 count=$((round % 90 + 1)) conv=fsync 2>/dev/null || failed "a file is not written"
-    (cd /mnt && md5sum $file) > /run-$file
-    echo 3 > /proc/sys/vm/drop_caches
-    (cd /mnt && md5sum -c /run-$file > /checked) || failed "a file differs"
-    echo "guest: round $round"
+    write_and_read_a_file
 done
 large=$(mib)
 echo "guest: a disk of $large MiB"

@@ -17,6 +17,18 @@ step() {
     "$@" || failed "$*"
 }
 
+# One more file on /mnt, or another one in its place, which is read again from the disk.
+round=0
+write_and_read_a_file() {
+    round=$((round + 1))
+    file=$((round % 16))
+    dd if=/dev/urandom of=/mnt/$file bs=4093 count=$((round % 90 + 1)) conv=fsync 2>/dev/null || failed "a file is not written"
+    (cd /mnt && md5sum $file) > /run-$file
+    echo 3 > /proc/sys/vm/drop_caches
+    (cd /mnt && md5sum -c /run-$file > /checked) || failed "a file differs"
+    echo "guest: round $round"
+}
+
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
@@ -44,15 +56,8 @@ go_on_while_the_daemon_is_replaced() {
     step /programs/mke2fs -q -F -t ext4 /dev/nbd0
     step mount -t ext4 /dev/nbd0 /mnt
     (read -r word < /dev/console; touch /enough) &
-    round=0
     until [ -e /enough ]; do
-        round=$((round + 1))
-        file=$((round % 16))
-        dd if=/dev/urandom of=/mnt/$file bs=4093 count=$((round % 90 + 1)) conv=fsync 2>/dev/null || failed "a file is not written"
-        (cd /mnt && md5sum $file) > /run-$file
-        echo 3 > /proc/sys/vm/drop_caches
-        (cd /mnt && md5sum -c /run-$file > /checked) || failed "a file differs"
-        echo "guest: round $round"
+        write_and_read_a_file
     done
     step umount /mnt
     step /programs/e2fsck -f -n /dev/nbd0

@@ -141,8 +141,13 @@ pub enum Shown {
 impl Counter {
     /// It counts bytes, and nothing else.
     pub fn is_bytes(&self) -> bool {
-        self.name.ends_with("_bytes")
+        counts_bytes(self.name)
     }
+}
+
+/// Whether the counter of this name counts bytes.
+pub fn counts_bytes(name: &str) -> bool {
+    name.ends_with("_bytes")
 }
 
 macro_rules! shown {

@@ -95,11 +95,10 @@ fn check_warmth(daemon: &Daemon, pool: &Pool<SimEnv>, (bytes, percent): (u64, u6
 
 /// Reads a volume, all of it if nothing is expected of the cache yet, writes, flushes, and expects cached blocks to be hit.
 async fn exercise(daemon: &Daemon, number: usize, thoroughly: bool) {
-    let Some(volume) = daemon.volume(number) else {
+    let Some(host) = Host::of(daemon, number) else {
         return daemon.world.violate(format!("volume {number} is not served though nothing is wrong"));
     };
-    let host = Host { daemon: daemon.clone(), number, volume: volume.clone(), stream_at: None, flush_next: false };
-    let size = volume.size_bytes();
+    let size = host.volume.size_bytes();
     for start in (0..size).step_by(256 << 10) {
         if !thoroughly && daemon.world.simulation.draw(|random| !random.one_in(8)) {
             continue;
@@ -107,7 +106,7 @@ async fn exercise(daemon: &Daemon, number: usize, thoroughly: bool) {
         let range = ByteRange { start, end: (start + (256 << 10)).min(size) };
         expect(daemon, "a read", host.read(range).await);
     }
-    let unit = u64::from(volume.settings().logical_block_bytes);
+    let unit = u64::from(host.volume.settings().logical_block_bytes);
     let written = ByteRange::at(daemon.world.simulation.draw(|random| random.below(size / unit)) * unit, unit);
     expect(daemon, "a write", host.write(written, Durability::Volatile).await);
     expect(daemon, "a flush", host.flush().await);

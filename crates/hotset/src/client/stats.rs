@@ -106,7 +106,7 @@ macro_rules! columns {
 hotset_counters::volume_counters!(columns);
 
 fn counted(name: &str, count: u64) -> Cell {
-    if name.ends_with("_bytes") { Cell::Bytes(count) } else { Cell::Count(count) }
+    if hotset_counters::counts_bytes(name) { Cell::Bytes(count) } else { Cell::Count(count) }
 }
 
 const COUNTERS: &[Column<VolumeCounters>] = &[
