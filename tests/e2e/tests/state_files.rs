@@ -330,6 +330,16 @@ impl Drop for Frozen {
     }
 }
 
+/// A thread that writes to a mapped file of a disk that hangs may do so under a lock that every other thread wants.
+fn maps_no_file_to_write(daemon: &Daemon) {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", daemon.pid())).expect("the daemon runs");
+    let written = |line: &&str| {
+        line.contains(" rw-s ") && line.split_whitespace().nth(5).is_some_and(|path| path.starts_with('/'))
+    };
+    let files: Vec<&str> = maps.lines().filter(written).collect();
+    assert!(files.is_empty(), "{files:#?}");
+}
+
 /// All files at once; with `HOTSET_STATE_FILES=each`, also each by itself.
 fn survives_all(fault: Fault) {
     survives(fault, FILES.to_vec());
@@ -385,6 +395,7 @@ fn a_state_directory_that_hangs_locks_nobody_out() {
     let backing = daemon.site.blank("a", MIB);
     daemon.ok(&format!("volume create a --backing {} --pool p", backing.display()));
     is_well(&daemon);
+    maps_no_file_to_write(&daemon);
     let frozen = Frozen::at(&directory);
     let mut host = daemon.client("a");
     host.write(0, &[7; 4096]).expect("it is written");

@@ -74,7 +74,11 @@ impl Store {
         state_file::open(path, &options).map_err(|error| Unusable::ForNow(error.to_string()))?;
         let open = || -> rusqlite::Result<(Connection, i64)> {
             let connection = Connection::open(path)?;
-            connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
+            // Exclusive, so that SQLite maps no file into memory (<https://www.sqlite.org/wal.html#use_of_wal_without_shared_memory>):
+            // a write to one whose disk hangs holds up every thread that changes what is mapped, which is all of them sooner or later.
+            connection.execute_batch(
+                "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;",
+            )?;
             // A page whose bytes make no sense is found now, not when somebody looks.
             let whole: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
             if whole != "ok" {
@@ -490,6 +494,17 @@ mod tests {
         assert_eq!(message, None);
         assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 30).unwrap(), Field::reads()), 7);
         assert!(!directory.path().join("history.sqlite.broken").exists());
+    }
+
+    // proves: F12
+    #[test]
+    fn no_file_is_mapped_into_memory_as_its_disk_may_hang() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = store(directory.path());
+        store.append(30, &[(subject(), bucket(7, 1))]).unwrap();
+        let mapped = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(!mapped.contains(&directory.path().display().to_string()), "{mapped}");
+        assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 30).unwrap(), Field::reads()), 7);
     }
 
     #[test]
