@@ -113,7 +113,7 @@ if [ "${3:-}" = systemd ]; then
     for unit in systemd-udevd.service systemd-udev-trigger.service; do
         ln -s "/lib/systemd/system/$unit" $units/sysinit.target.wants/
     done
-    cp "$here/../../contrib/hotset.service" $units/
+    cp "$here/../../contrib/hotset.service" "$here/../../contrib/hotset-replace.service" $units/
     ln -s ../hotset.service $units/sysinit.target.wants/
     printf '[Unit]\nRequires=sysinit.target check.service\n' > $units/default.target
     printf '[Unit]\nDefaultDependencies=no\nAfter=local-fs.target\nRequires=local-fs.target\nOnFailure=gave-up.service\n[Service]\nType=oneshot\nExecStart=/check.sh local-fs\n' \

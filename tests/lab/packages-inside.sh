@@ -15,6 +15,8 @@ step() {
     "$@" || failed "$*"
 }
 
+value() { systemctl show --property="$1" --value "$2"; }
+
 # As the README of udev has it: by the serial number.
 disk() { echo "/dev/disk/by-id/virtio-$1"; }
 
@@ -57,14 +59,16 @@ if ! [ -e /packages/restarted ]; then
 
     load &
     rounds 3
-    before=$(systemctl show --property=MainPID --value hotset.service)
+    before=$(value MainPID hotset.service)
+    since=$(value ActiveEnterTimestampMonotonic srv-data.mount)
     step dpkg --install /packages/newer.deb
-    [ "$(systemctl show --property=MainPID --value hotset.service)" != "$before" ] || failed "the daemon was not replaced"
+    [ "$(value MainPID hotset.service)" != "$before" ] || failed "the daemon was not replaced"
     rounds $(($(cat /run/round) + 5))
     touch /run/enough
     wait
     [ ! -e /run/load-failed ] || failed "the file system under load"
     if dmesg | grep -iE "i/o error|ext4-fs error"; then failed "the kernel saw an error"; fi
+    [ "$(value ActiveEnterTimestampMonotonic srv-data.mount)" = "$since" ] || failed "it was unmounted"
     echo "guest: upgraded under load"
 
     if dpkg --install /packages/older.deb > /run/refused 2>&1; then failed "the downgrade was done"; fi

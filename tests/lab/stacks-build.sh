@@ -9,7 +9,7 @@ sh "$here/build.sh" "$1"
 debian "$1" lvm2 mdadm xfsprogs nfs-kernel-server nfs-common
 cp "$2" "$tree/usr/bin/hotset"
 strip "$tree/usr/bin/hotset"
-cp "$here"/../../contrib/hotset.service "$here"/../../contrib/hotset.socket "$tree/etc/systemd/system/"
+cp "$here"/../../contrib/hotset.service "$here"/../../contrib/hotset-replace.service "$here"/../../contrib/hotset.socket "$tree/etc/systemd/system/"
 cp "$here"/../../contrib/*.rules "$tree/etc/udev/rules.d/"
 mkdir -p "$tree/etc/systemd/system/sysinit.target.wants" "$tree/etc/systemd/system/sockets.target.wants"
 ln -s ../hotset.service "$tree/etc/systemd/system/sysinit.target.wants/hotset.service"

@@ -21,6 +21,27 @@ cat > /check.sh << 'END'
 #!/bin/sh
 exec > /dev/console 2>&1
 PATH=/bin:/programs
+
+value() { systemctl show --property="$1" --value "$2"; }
+
+# Another daemon takes the place of the one that runs, and the file system stays mounted although nobody uses it.
+replaced() {
+    before=$(value MainPID hotset.service)
+    since=$(value ActiveEnterTimestampMonotonic srv.mount)
+    eval "$1"
+    tries=0
+    until [ "$(value ActiveState hotset.service)" = active ] && [ "$(value MainPID hotset.service)" != "$before" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || { echo "guest: FAILED: $1: no other daemon"; return 1; }
+        sleep 0.1
+    done
+    # What systemd had to do besides is done.
+    until [ -z "$(systemctl list-jobs --no-legend srv.mount)" ]; do sleep 0.1; done
+    [ "$(value ActiveEnterTimestampMonotonic srv.mount)" = "$since" ] || { echo "guest: FAILED: $1: unmounted"; return 1; }
+    echo 3 > /proc/sys/vm/drop_caches
+    grep -qx newest /srv/file || { echo "guest: FAILED: $1: the file cannot be read"; return 1; }
+    echo "guest: another daemon, the same mount: $1"
+}
 echo "guest: $(grep ' /srv ' /proc/mounts || echo 'nothing is mounted on /srv')"
 if [ "$1" != local-fs ]; then
     systemctl --no-pager --failed
@@ -31,6 +52,9 @@ elif ! grep -q '^/dev/nbd0 /srv ext4' /proc/mounts; then
     echo "guest: FAILED: the file system is not on the volume"
 elif ! grep -qx newest /srv/file; then
     echo "guest: FAILED: the file system is not the newest"
+elif ! replaced 'kill -9 $before' || ! replaced 'systemctl start hotset-replace.service'; then
+    systemctl --no-pager status hotset.service hotset-replace.service srv.mount
+    dmesg | tail -40
 else
     echo "guest: done"
 fi

@@ -17,7 +17,7 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Units that the package has, as systemd would start them.
-const UNITS: [&str; 4] = ["hotset.service", "hotset.socket", "hotset-scrub@p.service", "hotset-scrub@p.timer"];
+const UNITS: [&str; 5] = ["hotset.service", "hotset-replace.service", "hotset.socket", "hotset-scrub@p.service", "hotset-scrub@p.timer"];
 
 /// The package of the program under test, made once: where it is.
 pub(crate) fn package() -> &'static Path {
@@ -88,6 +88,7 @@ fn the_package_has_all_its_parts_and_lintian_finds_nothing() {
         "/usr/bin/hotset",
         "/etc/hotset/hotset.toml",
         "/usr/lib/systemd/system/hotset.service",
+        "/usr/lib/systemd/system/hotset-replace.service",
         "/usr/lib/systemd/system/hotset.socket",
         "/usr/lib/systemd/system/hotset-scrub@.timer",
         "/usr/lib/udev/rules.d/61-hotset.rules",

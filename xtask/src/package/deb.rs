@@ -15,6 +15,7 @@ const MAINTAINER: (&str, &str) = ("Hotset maintainers", "hotset@packages.invalid
 const FILES: &[(&str, &str)] = &[
     ("contrib/hotset.toml", "etc/hotset/hotset.toml"),
     ("contrib/hotset.service", "usr/lib/systemd/system/hotset.service"),
+    ("contrib/hotset-replace.service", "usr/lib/systemd/system/hotset-replace.service"),
     ("contrib/hotset.socket", "usr/lib/systemd/system/hotset.socket"),
     ("contrib/hotset-scrub@.service", "usr/lib/systemd/system/hotset-scrub@.service"),
     ("contrib/hotset-scrub@.timer", "usr/lib/systemd/system/hotset-scrub@.timer"),
