@@ -17,7 +17,8 @@ const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Units that the package has, as systemd would start them.
-const UNITS: [&str; 5] = ["hotset.service", "hotset-replace.service", "hotset.socket", "hotset-scrub@p.service", "hotset-scrub@p.timer"];
+const UNITS: [&str; 5] =
+    ["hotset.service", "hotset-replace.service", "hotset.socket", "hotset-scrub@p.service", "hotset-scrub@p.timer"];
 
 /// The package of the program under test, made once: where it is.
 pub(crate) fn package() -> &'static Path {

@@ -10,7 +10,9 @@ pub(super) fn make(parts: &Parts) -> Result<()> {
     let name = format!("hotset-{}-{}", parts.version, std::env::consts::ARCH);
     let tree = Tree::new(parts.scratch.join(&name))?;
     parts.add_program(&tree, ".")?;
-    for unit in ["hotset.service", "hotset-replace.service", "hotset.socket", "hotset-scrub@.service", "hotset-scrub@.timer"] {
+    for unit in
+        ["hotset.service", "hotset-replace.service", "hotset.socket", "hotset-scrub@.service", "hotset-scrub@.timer"]
+    {
         tree.copy(&format!("contrib/{unit}"), &format!("systemd/{unit}"))?;
     }
     tree.copy("contrib/61-hotset.rules", "udev/61-hotset.rules")?;
