@@ -41,7 +41,7 @@ struct Trace {
     requests: Vec<Request>,
 }
 
-struct Row {
+struct AdvisorLine {
     trace: String,
     what: String,
     error: f64,
@@ -50,9 +50,9 @@ struct Row {
     memory_bytes: u64,
 }
 
-impl Row {
+impl AdvisorLine {
     fn text(&self) -> String {
-        let Row { trace, what, error, worst, memory_bytes, .. } = self;
+        let AdvisorLine { trace, what, error, worst, memory_bytes, .. } = self;
         format!("{trace:22} {what:34} {error:7.4} {worst:7.4} {:6} KiB\n", memory_bytes >> 10)
     }
 }
@@ -67,19 +67,19 @@ fn curves_and_what_ifs_are_as_near_to_the_exact_simulation_as_promised() {
             "\nSKIPPED: no traces in ../shared/traces nor in HOTSET_TRACES: the advisor was tried on generated ones alone\n",
         ),
     }
-    let rows: Vec<Row> = thread::scope(|scope| {
+    let rows: Vec<AdvisorLine> = thread::scope(|scope| {
         let threads: Vec<_> = names.into_iter().map(|source| scope.spawn(move || compare(&source.read()))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("a comparison ends")).collect()
     });
     let head = format!("\n{:22} {:34} {:>7} {:>7} {:>10}\n", "trace", "what", "mean", "worst", "memory");
     say(&rows.iter().fold(head, |text, row| text + &row.text()));
-    let off: Vec<_> = rows.iter().filter(|row| row.error > row.error_max).map(Row::text).collect();
+    let off: Vec<_> = rows.iter().filter(|row| row.error > row.error_max).map(AdvisorLine::text).collect();
     assert!(off.is_empty(), "further from the exact simulation than promised:\n{}", off.concat());
-    let large: Vec<_> = rows.iter().filter(|row| row.memory_bytes > MEMORY_MAX).map(Row::text).collect();
+    let large: Vec<_> = rows.iter().filter(|row| row.memory_bytes > MEMORY_MAX).map(AdvisorLine::text).collect();
     assert!(large.is_empty(), "they take more than a mebibyte:\n{}", large.concat());
 }
 
-fn compare(trace: &Trace) -> Vec<Row> {
+fn compare(trace: &Trace) -> Vec<AdvisorLine> {
     let mut rows = Vec::new();
     for (block_bytes, threshold) in [(64 << 10, 1), (64 << 10, 2), (1 << 20, 2)] {
         rows.extend(compare_curves(trace, BlockBytes::new(block_bytes).expect("a power of two"), threshold));
@@ -97,7 +97,7 @@ fn accesses(trace: &Trace, block: BlockBytes) -> impl Iterator<Item = Access> {
 }
 
 /// The live curves, of LRU (without a threshold) and of S3-FIFO, against caches that are not sampled.
-fn compare_curves(trace: &Trace, block: BlockBytes, threshold: u8) -> Vec<Row> {
+fn compare_curves(trace: &Trace, block: BlockBytes, threshold: u8) -> Vec<AdvisorLine> {
     let mut footprint = Footprint::new(block);
     let mut live = Live::new(setup(block, PolicyKind::S3Fifo, threshold), DEVICE_BYTES, Rate::ALL);
     accesses(trace, block).for_each(|access| live.access(&access));
@@ -121,9 +121,9 @@ fn compare_curves(trace: &Trace, block: BlockBytes, threshold: u8) -> Vec<Row> {
     rows
 }
 
-fn row(trace: &Trace, what: String, errors: Vec<f64>) -> Row {
+fn row(trace: &Trace, what: String, errors: Vec<f64>) -> AdvisorLine {
     let (error, worst) = mean_and_worst(&errors);
-    Row { trace: trace.name.clone(), what, error, error_max: CURVE_ERROR_MAX, worst, memory_bytes: 0 }
+    AdvisorLine { trace: trace.name.clone(), what, error, error_max: CURVE_ERROR_MAX, worst, memory_bytes: 0 }
 }
 
 /// Misses at each size, of caches of which nothing is sampled.
@@ -157,7 +157,7 @@ fn mean_and_worst(errors: &[f64]) -> (f64, f64) {
 }
 
 /// What-if of block size and thresholds, as sampled as it is for a large trace, against what is not sampled.
-fn compare_whatif(trace: &Trace) -> Row {
+fn compare_whatif(trace: &Trace) -> AdvisorLine {
     let mut errors = Vec::new();
     for block in [64 << 10, 256 << 10, 4 << 20].map(|bytes| BlockBytes::new(bytes).expect("a power of two")) {
         let mut footprint = Footprint::new(block);
@@ -173,7 +173,7 @@ fn compare_whatif(trace: &Trace) -> Row {
         errors.extend(tried[0].iter().zip(&tried[1]).map(|(sampled, exact)| (sampled - exact).abs()));
     }
     let what = "what-if: block size, threshold".to_owned();
-    Row { error_max: WHATIF_ERROR_MAX, ..row(trace, what, errors) }
+    AdvisorLine { error_max: WHATIF_ERROR_MAX, ..row(trace, what, errors) }
 }
 
 // ---- traces

@@ -27,14 +27,15 @@ fn the_default_policy_misses_no_more_than_the_reference_on_every_trace() {
     for reference in &references {
         parts.entry((reference.trace.as_str(), reference.object_bytes)).or_default().push(reference);
     }
-    let mut rows: Vec<Row> = thread::scope(|scope| {
+    let mut rows: Vec<TraceLine> = thread::scope(|scope| {
         let replay = |((trace, object_bytes), references)| replay(&directory, trace, object_bytes, references);
         let threads: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || replay(part))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("a replay ends")).collect()
     });
     rows.sort_by(|a, b| a.order().partial_cmp(&b.order()).expect("ratios are numbers"));
     say(&table(&rows));
-    let worse: Vec<_> = rows.iter().filter(|row| row.miss > row.reference.miss * TOLERANCE).map(Row::text).collect();
+    let worse: Vec<_> =
+        rows.iter().filter(|row| row.miss > row.reference.miss * TOLERANCE).map(TraceLine::text).collect();
     assert!(worse.is_empty(), "worse than the reference by more than 1 %:\n{}", worse.concat());
 }
 
@@ -83,12 +84,12 @@ struct Reference {
     accesses: u64,
 }
 
-struct Row {
+struct TraceLine {
     reference: Reference,
     miss: f64,
 }
 
-impl Row {
+impl TraceLine {
     fn order(&self) -> (u64, &str, u32) {
         (self.reference.object_bytes, &self.reference.trace, self.reference.cache_objects)
     }
@@ -103,7 +104,7 @@ impl Row {
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[TraceLine]) -> String {
     let header = ["trace", "object", "share", "objects", "s3fifo", "hotset", "ratio"];
     let [trace, object, share, objects, reference, ours, ratio] = header;
     let head = format!("\n{trace:20} {object:>8} {share:>8} {objects:>8} {reference:>9} {ours:>9} {ratio:>7}\n");
@@ -147,7 +148,7 @@ fn reference(line: &str) -> Option<Reference> {
 }
 
 /// Replays a trace at one object size, at every cache size for which there is a reference.
-fn replay(directory: &Path, trace: &str, object_bytes: u64, references: Vec<&Reference>) -> Vec<Row> {
+fn replay(directory: &Path, trace: &str, object_bytes: u64, references: Vec<&Reference>) -> Vec<TraceLine> {
     let accesses = accesses(directory, trace, object_bytes);
     let replay = |reference: &Reference| {
         assert_eq!(
@@ -155,7 +156,10 @@ fn replay(directory: &Path, trace: &str, object_bytes: u64, references: Vec<&Ref
             reference.accesses,
             "accesses of {trace}"
         );
-        Row { reference: reference.clone(), miss: miss_ratio(&accesses, reference.cache_objects, PolicyKind::S3Fifo) }
+        TraceLine {
+            reference: reference.clone(),
+            miss: miss_ratio(&accesses, reference.cache_objects, PolicyKind::S3Fifo),
+        }
     };
     thread::scope(|scope| {
         let threads: Vec<_> = references.iter().map(|reference| scope.spawn(|| replay(reference))).collect();

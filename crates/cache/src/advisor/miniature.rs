@@ -57,7 +57,7 @@ pub struct Setup {
 
 /// What a miniature counted; each watched block stands for as many as its rate says.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Tally {
+struct MiniatureTally {
     /// By group of blocks.
     read_misses: [f64; GROUPS],
     write_misses: [f64; GROUPS],
@@ -93,7 +93,7 @@ pub struct Miniature {
     /// None where every miss is worth a slot.
     counters: Option<Counters>,
     free: Vec<SlotIndex>,
-    tally: Tally,
+    tally: MiniatureTally,
     /// What is counted and not cached, for a larger size to begin with: a sketch cannot be made smaller.
     pending: Option<Pending>,
 }
@@ -150,7 +150,7 @@ impl Miniature {
                 Counters::sampled(whole, pages_per_block, room.bits_max(pages_per_block), |count| rate.share_of(count))
             }),
             free: Vec::new(),
-            tally: Tally::default(),
+            tally: MiniatureTally::default(),
             pending: None,
         }
     }
@@ -217,7 +217,7 @@ impl Miniature {
             let frequency = u8::try_from(self.map.frequency(slot)).expect("it is 3 at most");
             to.u32(self.map.key(slot).expect("what is listed is used").block.0).u8(frequency);
         }
-        let Tally { read_misses, write_misses, written_pages, filled_blocks } = &self.tally;
+        let MiniatureTally { read_misses, write_misses, written_pages, filled_blocks } = &self.tally;
         for weight in read_misses.iter().chain(write_misses).chain([written_pages, filled_blocks]) {
             to.u64(weight.to_bits());
         }
@@ -243,7 +243,7 @@ impl Miniature {
             miniature.map.set_frequency(slot, frequency);
             miniature.map.set_valid(slot, 0..miniature.map.pages_per_block());
         }
-        let Tally { read_misses, write_misses, written_pages, filled_blocks } = &mut miniature.tally;
+        let MiniatureTally { read_misses, write_misses, written_pages, filled_blocks } = &mut miniature.tally;
         for sum in read_misses.iter_mut().chain(write_misses).chain([written_pages, filled_blocks]) {
             *sum = weight(from)?;
         }
@@ -252,12 +252,12 @@ impl Miniature {
 
     /// Accesses that it would have missed, reads and writes, and bytes that it would have written to SSDs.
     pub(crate) fn misses(&self) -> (f64, f64, f64) {
-        let Tally { read_misses, write_misses, .. } = &self.tally;
+        let MiniatureTally { read_misses, write_misses, .. } = &self.tally;
         (read_misses.iter().sum(), write_misses.iter().sum(), self.written_bytes())
     }
 
     fn written_bytes(&self) -> f64 {
-        let Tally { written_pages, filled_blocks, .. } = self.tally;
+        let MiniatureTally { written_pages, filled_blocks, .. } = self.tally;
         filled_blocks * number(self.setup.block_bytes.get()) + 2.0 * written_pages * number(PAGE)
     }
 
@@ -415,7 +415,7 @@ impl Miniature {
 
     /// What the pool would have done, of all accesses, sampled or not.
     pub fn outcome(&self, accesses: Accesses) -> Outcome {
-        let Tally { read_misses, write_misses, .. } = self.tally;
+        let MiniatureTally { read_misses, write_misses, .. } = self.tally;
         let [reads, writes] = [read_misses, write_misses].map(|groups| groups.iter().sum::<f64>());
         let mut groups = read_misses;
         groups.iter_mut().zip(write_misses).for_each(|(sum, writes)| *sum += writes);

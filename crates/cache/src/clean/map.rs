@@ -347,11 +347,11 @@ mod tests {
 
     /// What the map should say, the simple way.
     #[derive(Default)]
-    struct Model {
+    struct MapModel {
         slots: HashMap<u32, (BlockKey, Vec<bool>)>,
     }
 
-    impl Model {
+    impl MapModel {
         fn slot_of(&self, key: BlockKey) -> Option<SlotIndex> {
             self.slots.iter().find(|(_, (held, _))| *held == key).map(|(slot, _)| SlotIndex(*slot))
         }
@@ -371,7 +371,7 @@ mod tests {
         ) {
             let mut map = Map::new(32, true);
             map.add_slots(first_slots);
-            let mut model = Model::default();
+            let mut model = MapModel::default();
             for (action, volume, block, a, b) in steps {
                 let key = key(volume, block << 14);
                 let free = (0..map.slot_count()).find(|slot| !model.slots.contains_key(slot));

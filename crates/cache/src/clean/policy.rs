@@ -442,12 +442,12 @@ mod tests {
     }
 
     /// A pool in which every miss populates.
-    struct Pool {
+    struct MapAndPolicy {
         map: Map,
         policy: Policy,
     }
 
-    impl Pool {
+    impl MapAndPolicy {
         fn new(kind: PolicyKind, slots: u32) -> Self {
             let mut map = Map::new(16, false);
             map.add_slots(slots);
@@ -588,7 +588,7 @@ mod tests {
 
         #[test]
         fn s3_fifo_hits_exactly_where_its_description_does(slots in 2_u32..80, blocks in accesses()) {
-            let mut pool = Pool::new(PolicyKind::S3Fifo, slots);
+            let mut pool = MapAndPolicy::new(PolicyKind::S3Fifo, slots);
             let mut naive = NaiveS3Fifo::default();
             for block in blocks {
                 let found = pool.map.find(key(block)).is_some();
@@ -600,7 +600,7 @@ mod tests {
         // proves: A5
         #[test]
         fn two_q_hits_exactly_where_its_description_does(slots in 2_u32..80, blocks in accesses()) {
-            let mut pool = Pool::new(PolicyKind::TwoQ, slots);
+            let mut pool = MapAndPolicy::new(PolicyKind::TwoQ, slots);
             let mut naive = NaiveTwoQ::default();
             for block in blocks {
                 let found = pool.map.find(key(block)).is_some();
@@ -611,7 +611,7 @@ mod tests {
 
         #[test]
         fn lru_and_fifo_equal_a_queue(slots in 1_u32..80, blocks in accesses(), is_lru in any::<bool>()) {
-            let mut pool = Pool::new(if is_lru { PolicyKind::Lru } else { PolicyKind::Fifo }, slots);
+            let mut pool = MapAndPolicy::new(if is_lru { PolicyKind::Lru } else { PolicyKind::Fifo }, slots);
             let mut queue = VecDeque::new();
             for block in blocks {
                 prop_assert_eq!(pool.access(block), naive_queue(&mut queue, block, at(slots), is_lru));
@@ -623,7 +623,7 @@ mod tests {
             slots in 1_u32..80,
             parts in prop::collection::vec((0..PolicyKind::ALL.len(), accesses()), 1..6),
         ) {
-            let mut pool = Pool::new(PolicyKind::S3Fifo, slots);
+            let mut pool = MapAndPolicy::new(PolicyKind::S3Fifo, slots);
             for (kind, blocks) in parts {
                 pool.policy.set_kind(PolicyKind::ALL[kind].0);
                 for block in blocks {
@@ -642,7 +642,7 @@ mod tests {
         fn a_busy_slot_is_never_the_victim_and_another_is_found(
             slots in 2_u32..60, blocks in accesses(), busy in 0_u32..60, kind in 0..PolicyKind::ALL.len(),
         ) {
-            let mut pool = Pool::new(PolicyKind::ALL[kind].0, slots);
+            let mut pool = MapAndPolicy::new(PolicyKind::ALL[kind].0, slots);
             for block in blocks {
                 pool.access(block);
             }
@@ -656,7 +656,7 @@ mod tests {
     // proves: A5
     #[test]
     fn auto_follows_what_misses_less_with_the_figures_and_keeps_what_is_cached() {
-        let mut pool = Pool::new(PolicyKind::Auto, 1000);
+        let mut pool = MapAndPolicy::new(PolicyKind::Auto, 1000);
         assert_eq!((pool.policy.follows(), pool.policy.last_switch()), (PolicyKind::S3Fifo, None));
         // What is popular at first fills S3-FIFO's main queue. Then each block is read again when 300 others came in: its small queue has
         // forgotten it by then. The first queue of 2Q, which nothing has left for its main queue, has not, and neither has LRU.
@@ -686,7 +686,7 @@ mod tests {
     #[test]
     fn a_pool_in_which_everything_is_busy_has_no_victim() {
         for (kind, _) in PolicyKind::ALL {
-            let mut pool = Pool::new(*kind, 1000);
+            let mut pool = MapAndPolicy::new(*kind, 1000);
             for block in 0..1000 {
                 pool.access(block);
             }
@@ -696,7 +696,7 @@ mod tests {
 
     #[test]
     fn a_pool_of_popular_blocks_gives_a_victim_within_the_bound() {
-        let mut pool = Pool::new(PolicyKind::S3Fifo, 100_000);
+        let mut pool = MapAndPolicy::new(PolicyKind::S3Fifo, 100_000);
         for _ in 0..5 {
             for block in 0..100_000 {
                 pool.access(block);
@@ -710,7 +710,7 @@ mod tests {
     // proves: P15
     #[test]
     fn a_scan_does_not_push_out_what_is_used() {
-        let mut pool = Pool::new(PolicyKind::S3Fifo, 1000);
+        let mut pool = MapAndPolicy::new(PolicyKind::S3Fifo, 1000);
         for _ in 0..4 {
             for block in 0..800 {
                 pool.access(block);
@@ -727,7 +727,7 @@ mod tests {
         BlockKey { volume: VolumeIndex(volume), block: BlockIndex(block) }
     }
 
-    impl Pool {
+    impl MapAndPolicy {
         /// A volume brings a block in, as the pool's fills do.
         fn fill(&mut self, volume: u16, block: u32) {
             if let Some(slot) = self.map.find(key_of(volume, block)) {
@@ -761,7 +761,7 @@ mod tests {
             before in prop::collection::vec((0_u16..4, 0_u32..60), 0..100),
             fills in prop::collection::vec((0_u16..4, 0_u32..60), 1..600),
         ) {
-            let mut pool = Pool::new(PolicyKind::ALL[kind].0, slots);
+            let mut pool = MapAndPolicy::new(PolicyKind::ALL[kind].0, slots);
             for (volume, block) in before {
                 pool.fill(volume, block);
             }
@@ -790,7 +790,7 @@ mod tests {
 
     #[test]
     fn a_scan_of_one_volume_leaves_another_what_it_was_promised() {
-        let mut pool = Pool::new(PolicyKind::S3Fifo, 1000);
+        let mut pool = MapAndPolicy::new(PolicyKind::S3Fifo, 1000);
         pool.policy.set_share(&pool.map, VolumeIndex(1), 300, u32::MAX);
         for block in 0..500 {
             pool.fill(1, block);

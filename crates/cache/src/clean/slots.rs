@@ -339,14 +339,14 @@ mod tests {
 
     /// A used slot, the simple way.
     #[derive(Clone)]
-    struct Held {
+    struct HeldBlock {
         content: SlotContent,
         pages: [bool; 32],
         published: bool,
         header_known: bool,
     }
 
-    impl Held {
+    impl HeldBlock {
         fn count(&self) -> u32 {
             u32::try_from(self.pages.iter().filter(|page| **page).count()).unwrap()
         }
@@ -364,10 +364,10 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Model(BTreeMap<SlotIndex, Held>);
+    struct SlotsModel(BTreeMap<SlotIndex, HeldBlock>);
 
-    impl Model {
-        fn of(&self, key: BlockKey) -> Option<&Held> {
+    impl SlotsModel {
+        fn of(&self, key: BlockKey) -> Option<&HeldBlock> {
             self.0.values().find(|held| held.content.key == key)
         }
 
@@ -426,7 +426,7 @@ mod tests {
             let mut map = Map::new(PAGES, false);
             map.add_slots(12);
             let mut slots = Slots::new(map, PolicyKind::ALL[kind].0);
-            let mut model = Model::default();
+            let mut model = SlotsModel::default();
             for (generation, (action, volume, block, a, b)) in (1..).zip(steps) {
                 let (key, pages) = (BlockKey { volume: VolumeIndex(volume), block: BlockIndex(block) }, a.min(b)..a.max(b));
                 let found = model.of(key).map(|held| held.content);
@@ -436,14 +436,14 @@ mod tests {
                     (0..3, None, Some(slot)) if !pages.is_empty() => {
                         let content = SlotContent { slot, key, generation };
                         slots.show(content, &PageSet::from_range(pages.clone()), &[]);
-                        model.0.insert(slot, Held { content, pages: range(&pages), published: false, header_known: true });
+                        model.0.insert(slot, HeldBlock { content, pages: range(&pages), published: false, header_known: true });
                     }
                     (3, _, Some(slot)) => {
                         let content = SlotContent { slot, key, generation };
                         let believed = slots.believe(content, &PageSet::from_range(pages.clone()).words());
                         prop_assert_eq!(believed, found.is_none() && !pages.is_empty());
                         if believed {
-                            let held = Held { content, pages: range(&pages), published: true, header_known: false };
+                            let held = HeldBlock { content, pages: range(&pages), published: true, header_known: false };
                             model.0.insert(slot, held);
                         }
                     }

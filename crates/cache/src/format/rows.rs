@@ -15,7 +15,7 @@ const SEGMENTS_MAX: u16 = 32;
 pub(crate) struct Rows {
     /// Rows below this number are free.
     pub(crate) oldest_live: u64,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<RowRecord>,
     /// The losses record that says what lay in segments of which both copies are lost; 0 if there are none.
     pub(crate) losses: u64,
     /// Attachments of which that record says something; `None`: not told, by an older version.
@@ -25,7 +25,7 @@ pub(crate) struct Rows {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct RowRecord {
     pub(crate) number: u64,
     pub(crate) incarnation: u64,
     /// No entry of this row has a higher version.
@@ -53,7 +53,7 @@ impl Rows {
         if self.rows.len() > usize::try_from(ROWS_MAX).expect("a usize has 32 bits at least") {
             return Some("there are more rows than allowed");
         }
-        self.rows.iter().find_map(Row::broken_rule)
+        self.rows.iter().find_map(RowRecord::broken_rule)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -101,7 +101,7 @@ impl Rows {
     }
 }
 
-impl Row {
+impl RowRecord {
     fn broken_rule(&self) -> BrokenRule {
         if self.segments.len() > usize::from(SEGMENTS_MAX) {
             return Some("a row has more segments than allowed");
@@ -123,7 +123,7 @@ fn decode_attachments(reader: &mut Reader<'_>) -> Result<Vec<u64>, Corrupt> {
     (0..count).map(|_| reader.u64()).collect()
 }
 
-fn decode_row(version: u32, reader: &mut Reader<'_>) -> Result<Row, Unreadable> {
+fn decode_row(version: u32, reader: &mut Reader<'_>) -> Result<RowRecord, Unreadable> {
     if version > OLDEST_VERSION {
         reader.stream()?;
     }
@@ -136,7 +136,7 @@ fn decode_row(version: u32, reader: &mut Reader<'_>) -> Result<Row, Unreadable> 
         let pair = [decode_copy(reader)?, decode_copy(reader)?];
         segments.push(pair);
     }
-    Ok(Row { number, incarnation, version_ceiling, sealed, segments })
+    Ok(RowRecord { number, incarnation, version_ceiling, sealed, segments })
 }
 
 fn decode_copy(reader: &mut Reader<'_>) -> Result<SegmentCopy, Corrupt> {
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn row_records_survive_the_round_trip() {
         let copy = |ssd_uuid| SegmentCopy { ssd_uuid, segment: 5, lost: false };
-        let row = |number| Row {
+        let row = |number| RowRecord {
             number,
             incarnation: 9,
             version_ceiling: 1000,
@@ -169,9 +169,9 @@ mod tests {
         assert_eq!(decoded(&older), Ok(Rows { losses: 9, ..rows }), "whose they are was not told once");
     }
 
-    fn row(number: u64, ssds: [u128; 2]) -> Row {
+    fn row(number: u64, ssds: [u128; 2]) -> RowRecord {
         let copy = |ssd_uuid| SegmentCopy { ssd_uuid, segment: 5, lost: false };
-        Row { number, incarnation: 9, version_ceiling: 7, sealed: true, segments: vec![ssds.map(copy)] }
+        RowRecord { number, incarnation: 9, version_ceiling: 7, sealed: true, segments: vec![ssds.map(copy)] }
     }
 
     fn rows(numbers: [u64; 2]) -> Rows {
@@ -208,8 +208,13 @@ mod tests {
     #[test]
     fn rows_of_the_first_version_are_of_the_one_stream_and_those_of_another_stream_are_refused() {
         let copy = |ssd_uuid| SegmentCopy { ssd_uuid, segment: 5, lost: false };
-        let row =
-            Row { number: 3, incarnation: 9, version_ceiling: 7, sealed: true, segments: vec![[copy(1), copy(2)]] };
+        let row = RowRecord {
+            number: 3,
+            incarnation: 9,
+            version_ceiling: 7,
+            sealed: true,
+            segments: vec![[copy(1), copy(2)]],
+        };
         let rows = Rows { oldest_live: 3, rows: vec![row], ..Rows::default() };
         let bytes = rows.encode();
         let stream_at = 8 + 4;

@@ -73,7 +73,7 @@ use crate::log::run::LogRun;
 use crate::log::shared::Shared;
 use crate::log::signals::Signals;
 use crate::log::stream::FlushHabit;
-use crate::log::tallies::Tally;
+use crate::log::tallies::LogTally;
 use crate::log::write_log::WriteLog;
 use crate::members::Members;
 use crate::members::newest::Records;
@@ -298,7 +298,7 @@ impl<E: Env> Log<E> {
     }
 
     /// What was counted of a volume since this was asked last.
-    pub(crate) fn take_tally(&self, volume: VolumeIndex) -> Tally {
+    pub(crate) fn take_tally(&self, volume: VolumeIndex) -> LogTally {
         self.state.tallies.take(volume)
     }
 

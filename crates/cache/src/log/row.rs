@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::format::log::{Payload, SegmentHeader, Summary, SummaryDraft, summary_pages};
-use crate::format::rows::{Row as RowRecord, SegmentCopy};
+use crate::format::rows::{RowRecord, SegmentCopy};
 use crate::log::overlay::{Content, LivePage, Place};
 use crate::log::row_life::{RowChange, RowLife};
 use crate::log::segment_copy::{Mirror, MirrorCell, PresentCopy};

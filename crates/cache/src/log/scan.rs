@@ -14,7 +14,7 @@ use crate::config::{PAGE, PoolName};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::log::{Batch, Summary};
 use crate::format::losses::Losses;
-use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
+use crate::format::rows::{RowRecord, Rows, SegmentCopy};
 use crate::log::gathered::{Gathered, corrupt};
 use crate::log::read_summary::good_summary;
 use crate::log::row::Row;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use hotset_block::RealInstant;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
-use crate::format::rows::{self, Row as RowRecord, Rows};
+use crate::format::rows::{self, RowRecord, Rows};
 use crate::log::capacity::{Capacity, ROWS_RESERVED};
 use crate::log::loss_list::LossList;
 use crate::log::mirrors::{Mirrors, RebuildSpace};
@@ -21,7 +21,7 @@ use crate::log::row::Row;
 use crate::log::row_numbers::RowNumbers;
 use crate::log::segment_copy::{MirrorCell, MirrorChange, PresentCopy};
 use crate::log::stream::{FlushHabit, Stream};
-use crate::log::tallies::Tallies;
+use crate::log::tallies::LogTallies;
 
 /// Rows that may live at once: what a [`Place`] can name.
 const ROWS_MAX: usize = 4096;
@@ -57,7 +57,7 @@ pub(crate) struct WriteLog {
     pub(crate) pace: Pace,
     pub(super) recovered_bytes: Cell<u64>,
     pub(super) recovery_milliseconds: Cell<u64>,
-    pub(crate) tallies: Tallies,
+    pub(crate) tallies: LogTallies,
 }
 
 impl WriteLog {
@@ -86,7 +86,7 @@ impl WriteLog {
             pace: Pace::default(),
             recovered_bytes: Cell::new(0),
             recovery_milliseconds: Cell::new(0),
-            tallies: Tallies::default(),
+            tallies: LogTallies::default(),
         }
     }
 

@@ -9,12 +9,12 @@ const EMPTY: u64 = u64::MAX;
 pub(super) const BYTES_PER_PAGE: u64 = 12;
 
 /// Linear probing; a removal shifts back what follows, so there are no tombstones.
-pub(super) struct Index {
+pub(super) struct PageIndex {
     /// The lower half of the hash above, the number of the place below. Filled to two thirds at most.
     cells: Vec<u64>,
 }
 
-impl Index {
+impl PageIndex {
     /// For so many pages at most.
     pub(super) fn new(pages: u32) -> Self {
         Self { cells: vec![EMPTY; at(pages) + at(pages) / 2 + 1] }

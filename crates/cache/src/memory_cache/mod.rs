@@ -52,10 +52,10 @@ const SWEEP_PART: u64 = 4;
 /// The memory cache of one thread. A handle: cloning it is cheap.
 #[derive(Clone)]
 pub struct MemoryCache {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<MemoryCacheState>>,
 }
 
-struct State {
+struct MemoryCacheState {
     resident: Resident,
     seen: Seen,
     ahead: Ahead,
@@ -94,7 +94,7 @@ impl MemoryCache {
     /// Of at most `size_bytes` bytes with all that belongs to it; 0: off.
     pub fn new(size_bytes: u64) -> Self {
         let pages = pages_in(size_bytes);
-        let state = State {
+        let state = MemoryCacheState {
             resident: Resident::new(pages),
             seen: Seen::new(pages),
             ahead: Ahead::default(),
@@ -343,7 +343,7 @@ impl Drop for VolumePages {
     }
 }
 
-impl State {
+impl MemoryCacheState {
     /// That are here, whatever for.
     fn pages(&self) -> u32 {
         self.resident.len() + self.ahead.pages()

@@ -8,7 +8,7 @@ use hotset_block::Buf;
 
 use crate::address::{at, mixed};
 
-use super::index::{self, Index};
+use super::index::{self, PageIndex};
 
 /// Reads of a page that count: so many rounds it stays in the main queue at most.
 const READS_MAX: u8 = 3;
@@ -60,7 +60,7 @@ pub(super) struct Resident {
     places: Vec<Frame>,
     /// The first free place.
     free: u32,
-    index: Index,
+    index: PageIndex,
     small: FrameList,
     main: FrameList,
     pages_max: u32,
@@ -71,7 +71,7 @@ impl Resident {
     pub(super) fn new(pages_max: u32) -> Self {
         // Memory that nobody touched takes none; and what is full is not copied to make it larger.
         let places = Vec::with_capacity(at(pages_max));
-        Self { places, free: NONE, index: Index::new(pages_max), small: EMPTY, main: EMPTY, pages_max }
+        Self { places, free: NONE, index: PageIndex::new(pages_max), small: EMPTY, main: EMPTY, pages_max }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -89,7 +89,7 @@ impl Resident {
         }
         self.pages_max = pages_max;
         self.places.reserve_exact(at(pages_max).saturating_sub(self.places.len()));
-        let mut index = Index::new(pages_max.max(self.len()));
+        let mut index = PageIndex::new(pages_max.max(self.len()));
         for (place, held) in (0..).zip(&self.places) {
             if held.page.is_some() {
                 index.insert(mixed(held.key), place);

@@ -13,7 +13,7 @@ use crate::format::losses::Losses;
 use crate::format::members::{Member, MembersRecord};
 use crate::format::owner::Owner;
 use crate::format::record::{Record, RecordKind};
-use crate::format::rows::{Row, Rows, SegmentCopy};
+use crate::format::rows::{RowRecord, Rows, SegmentCopy};
 use crate::format::superblock::Superblock;
 use crate::format::witness::Witness;
 use crate::format::{FORMAT_VERSION, OtherStream, Unreadable, Unusable};
@@ -308,7 +308,7 @@ impl<E: Env> Survey<E> {
     }
 
     /// A segment of which no copy is there, although one is not on record as lost.
-    fn missed_segment(&self) -> Option<(&Row, &[SegmentCopy; 2])> {
+    fn missed_segment(&self) -> Option<(&RowRecord, &[SegmentCopy; 2])> {
         self.missed_segments(&[]).next()
     }
 
@@ -319,7 +319,7 @@ impl<E: Env> Survey<E> {
     }
 
     /// Segments of which no copy is there, without these SSDs, although one is not on record as lost.
-    fn missed_segments(&self, without: &[u128]) -> impl Iterator<Item = (&Row, &[SegmentCopy; 2])> {
+    fn missed_segments(&self, without: &[u128]) -> impl Iterator<Item = (&RowRecord, &[SegmentCopy; 2])> {
         let is_here =
             |uuid: u128| !without.contains(&uuid) && self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == uuid);
         let is_there = move |copy: &SegmentCopy| !copy.lost && is_here(copy.ssd_uuid);
@@ -335,7 +335,7 @@ impl<E: Env> Survey<E> {
         self.missed_segment().is_some() || self.records.lack_losses()
     }
 
-    fn no_copy(&self, row: &Row, pair: &[SegmentCopy; 2]) -> Error {
+    fn no_copy(&self, row: &RowRecord, pair: &[SegmentCopy; 2]) -> Error {
         let path = |copy: &SegmentCopy| match self.records.members.value.member(copy.ssd_uuid) {
             Some(member) => member.path.clone(),
             None => format!("{:032x}", copy.ssd_uuid),

@@ -78,7 +78,7 @@ impl CleaningTask {
 
 /// See the file's summary.
 #[derive(Default)]
-pub(crate) struct Cleaning {
+pub(crate) struct VolumeCleaning {
     task: Cell<CleaningTask>,
     /// Where the next pass of the cleaner begins.
     sweep: Cell<u64>,
@@ -88,7 +88,7 @@ pub(crate) struct Cleaning {
     idle_since: Cell<(u64, Instant)>,
 }
 
-impl Cleaning {
+impl VolumeCleaning {
     /// Whether that changed anything.
     fn change(&self, change: CleaningChange) -> bool {
         let next = self.task.get().after(change);
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_flush_that_was_cancelled_is_not_wanted_whatever_follows_and_its_pass_counts_until_it_ends() {
-        let cleaning = Cleaning::default();
+        let cleaning = VolumeCleaning::default();
         let first = cleaning.begin_flush().unwrap();
         assert!(cleaning.wants(first) && cleaning.begin_flush().is_none());
         cleaning.begin_pass();
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a pass ends that did not begin")]
     fn a_pass_ends_once() {
-        let cleaning = Cleaning::default();
+        let cleaning = VolumeCleaning::default();
         cleaning.begin_pass();
         cleaning.end_pass();
         cleaning.end_pass();
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a cleaner ends that did not begin")]
     fn a_cleaner_ends_once() {
-        let cleaning = Cleaning::default();
+        let cleaning = VolumeCleaning::default();
         assert!(cleaning.begin());
         cleaning.end();
         cleaning.end();
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a flush ends that did not begin")]
     fn a_flush_ends_once() {
-        let cleaning = Cleaning::default();
+        let cleaning = VolumeCleaning::default();
         assert!(cleaning.begin_flush().is_some());
         cleaning.end_flush();
         cleaning.end_flush();

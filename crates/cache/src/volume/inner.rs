@@ -16,7 +16,7 @@ use crate::members::io::add;
 use crate::memory_cache::{MemoryCache, VolumePages};
 use crate::status::VolumeStats;
 use crate::volume::backing::{Backing, Failures};
-use crate::volume::cleaning::Cleaning;
+use crate::volume::cleaning::VolumeCleaning;
 use crate::volume::life::{VolumeChange, VolumeLife};
 use crate::volume::locks::{Held, RangeLocks};
 use crate::volume::missed::LastMisses;
@@ -57,7 +57,7 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) stats: Stats,
     pub(crate) last_misses: LastMisses,
     pub(crate) life: VolumeLife,
-    pub(crate) cleaning: Cleaning,
+    pub(crate) cleaning: VolumeCleaning,
     pub(super) last_flush: Cell<Option<Instant>>,
     /// Parts of what takes long that are done: pieces of zeroes and trims, blocks brought in, extents cleaned.
     pub(super) steps: Cell<u64>,
@@ -111,7 +111,7 @@ impl<E: Env> VolumeInner<E> {
             stats,
             last_misses: LastMisses::default(),
             life: VolumeLife::default(),
-            cleaning: Cleaning::default(),
+            cleaning: VolumeCleaning::default(),
             last_flush: Cell::new(None),
             steps: Cell::new(0),
             clean_locks: RangeLocks::default(),

@@ -9,7 +9,7 @@ use crate::reasons::VolumeFence;
 
 /// Three things that do not depend on each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
+struct LifeState {
     requests: Requests,
     stay: Stay,
     writes: Writes,
@@ -71,7 +71,7 @@ pub(crate) enum VolumeChange {
     WritesReleased,
 }
 
-impl State {
+impl LifeState {
     /// The state after `change`; `None`: that cannot happen to a volume in this state, or changes nothing.
     fn after(&self, change: VolumeChange) -> Option<Self> {
         let now = self.clone();
@@ -119,11 +119,11 @@ impl Stay {
 }
 
 /// See the file's summary.
-pub(crate) struct VolumeLife(RefCell<State>);
+pub(crate) struct VolumeLife(RefCell<LifeState>);
 
 impl Default for VolumeLife {
     fn default() -> Self {
-        let state = State { requests: Requests::Taken, stay: Stay::Serving, writes: Writes::MayStayDirty };
+        let state = LifeState { requests: Requests::Taken, stay: Stay::Serving, writes: Writes::MayStayDirty };
         Self(RefCell::new(state))
     }
 }
@@ -195,11 +195,11 @@ mod tests {
         [Stay::Serving, Stay::Draining].into_iter().chain(fenced).chain(cut_off).collect()
     }
 
-    fn states() -> Vec<State> {
+    fn states() -> Vec<LifeState> {
         let mut states = Vec::new();
         for requests in [Requests::Taken, Requests::Refused] {
             for writes in [Writes::MayStayDirty, Writes::Held] {
-                states.extend(stays().into_iter().map(|stay| State { requests, stay, writes }));
+                states.extend(stays().into_iter().map(|stay| LifeState { requests, stay, writes }));
             }
         }
         states
@@ -255,12 +255,12 @@ mod tests {
         for state in states() {
             for change in changes_of_stays() {
                 let told = table.iter().find(|(from, by, _)| (from, by) == (&state.stay, &change));
-                let told = told.map(|(_, _, to)| State { stay: to.clone(), ..state.clone() });
+                let told = told.map(|(_, _, to)| LifeState { stay: to.clone(), ..state.clone() });
                 assert_eq!(state.after(change.clone()), told, "{state:?} {change:?}");
             }
-            let refused = State { requests: Requests::Refused, ..state.clone() };
-            let held = State { writes: Writes::Held, ..state.clone() };
-            let released = State { writes: Writes::MayStayDirty, ..state.clone() };
+            let refused = LifeState { requests: Requests::Refused, ..state.clone() };
+            let held = LifeState { writes: Writes::Held, ..state.clone() };
+            let released = LifeState { writes: Writes::MayStayDirty, ..state.clone() };
             let others = [
                 (VolumeChange::Stopped, refused),
                 (VolumeChange::WritesHeld, held),
