@@ -31,6 +31,11 @@ impl AttachmentIds {
         (0..count).map(VolumeIndex)
     }
 
+    /// How many are in use, those included under which something is being forgotten.
+    pub(crate) fn in_use(&self) -> usize {
+        self.0.borrow().iter().flatten().count()
+    }
+
     /// An index that nobody has.
     pub(crate) fn free_index(&self) -> VolumeIndex {
         let mut ids = self.0.borrow_mut();

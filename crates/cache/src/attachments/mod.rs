@@ -68,7 +68,8 @@ impl<E: Env> Attachments<E> {
     /// Whether a volume of this name may join.
     pub(crate) fn check_newcomer(&self, name: &VolumeName) -> Result<(), Error> {
         self.check_new_name(name)?;
-        if self.catalogue.borrow().volumes.len() >= limits::VOLUMES_MAX {
+        // One that left keeps its place until its backing device has taken all that it was sent.
+        if self.ids.in_use() >= limits::VOLUMES_MAX {
             let message = format!("pool {} has {} volumes, which is the most", self.pool_name, limits::VOLUMES_MAX);
             return Err(Error::new(ErrorKind::Refused, message));
         }

@@ -307,7 +307,12 @@ pub(crate) struct SummaryDraft {
 impl SummaryDraft {
     /// Bytes that the summary would have with one more batch of this payload.
     pub(crate) fn bytes_with(&self, payload_bytes: usize) -> usize {
-        SUMMARY_FIXED_BYTES + self.writer.as_bytes().len() + SUMMARY_BATCH_BYTES + payload_bytes
+        self.bytes() + SUMMARY_BATCH_BYTES + payload_bytes
+    }
+
+    /// Bytes of the summary as it is now.
+    pub(crate) fn bytes(&self) -> usize {
+        SUMMARY_FIXED_BYTES + self.writer.as_bytes().len()
     }
 
     /// `first_page`: where the batch's header begins in the segment.

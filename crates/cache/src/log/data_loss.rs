@@ -143,8 +143,7 @@ impl<E: Env> DataLoss<E> {
 
     fn check_losses_fit(&self, ssd: &Ssd<E>) -> Result<(), Error> {
         let room = self.members.state().keeps_losses();
-        let bytes = self.losses(Some(ssd.index)).encode().len() + HEADER_BYTES;
-        if room && u64::try_from(bytes).is_ok_and(|bytes| bytes <= LOSSES_AREA_BYTES - PAGE) {
+        if room && has_room(&self.losses(Some(ssd.index)).encode()) {
             return Ok(());
         }
         let message = format!(
@@ -261,6 +260,14 @@ impl<E: Env> DataLoss<E> {
     /// Writes the losses record; durable when this answers.
     async fn write_losses(&self, number: u64, losses: &Losses) -> Result<(), Error> {
         let payload = losses.encode();
+        if !has_room(&payload) {
+            let message = format!(
+                "pool {}: more dirty data cannot be read from any SSD than the state directory has room to name: bring back the \
+                 SSDs that are missing",
+                self.pool_name
+            );
+            return Err(Error::new(ErrorKind::Gone, message));
+        }
         if self.members.state().write_only(RecordKind::Losses, number, payload).await {
             return Ok(());
         }
@@ -349,6 +356,11 @@ impl<E: Env> DataLoss<E> {
         }
         recorded
     }
+}
+
+/// The area of a losses record holds one with this payload.
+fn has_room(payload: &[u8]) -> bool {
+    u64::try_from(HEADER_BYTES + payload.len()).is_ok_and(|bytes| bytes <= LOSSES_AREA_BYTES - PAGE)
 }
 
 /// A segment of the row has no copy but on this SSD, if on any.

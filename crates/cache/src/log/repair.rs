@@ -19,7 +19,9 @@ impl<E: Env> Log<E> {
         }
         for row in &scanned.walked {
             self.repair_headers(row).await;
-            self.segments.write_summaries(row).await;
+            if row.life().is_intact() {
+                self.segments.write_summaries(row).await;
+            }
         }
     }
 

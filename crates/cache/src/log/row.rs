@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use hotset_block::RealInstant;
 use hotset_block::sync::Event;
+use hotset_block::{PAGE_BYTES, RealInstant};
 use smallvec::SmallVec;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
@@ -375,6 +375,12 @@ impl Row {
         assert!(!self.has_batches_in_flight(), "row {}: its summary would not say all that it holds", self.number);
         let header = self.header(position);
         self.drafts.borrow()[at(position)].encode(&header, self.batches.get(), self.last_checksum.get())
+    }
+
+    /// Its summaries have room for what they are to say. Batches are made so; those that a start finds may be anything.
+    pub(crate) fn fits_summaries(&self) -> bool {
+        let room = at(summary_pages(self.segment_pages)) * PAGE_BYTES;
+        self.drafts.borrow().iter().all(|draft| draft.bytes() <= room)
     }
 
     /// Its summaries are written, or will not be.

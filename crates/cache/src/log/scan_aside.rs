@@ -52,7 +52,10 @@ pub(super) async fn list_set_aside<E: Env>(
         let lacks = log.rows_live().iter().any(|row| row.number == group.row && row.has_lost_segment());
         let is_newest = log.rows_live().iter().all(|row| row.number >= group.row);
         if !lacks && !is_newest && log.aside_of(group.row).is_none() {
-            add_aside_row(log, |slot| Row::new_aside(slot, group.row, 0, 1, segment_pages, now));
+            // What else of the row will be set aside goes to the same twin.
+            let in_log = rows.rows.iter().find(|row| row.number == group.row);
+            let (incarnation, segments) = in_log.map_or((0, 1), |row| (row.incarnation, row.segments.len()));
+            add_aside_row(log, |slot| Row::new_aside(slot, group.row, incarnation, segments, segment_pages, now));
         }
     }
 }
@@ -111,4 +114,45 @@ fn is_in_log(rows: &Rows, listed: &AsideRow, segment: &AsideSegment) -> bool {
     let pair = row.and_then(|row| row.segments.get(at(segment.position)));
     let is_listed = |copy: &SegmentCopy| !copy.lost && segment.copies.contains(&(copy.ssd_uuid, copy.segment));
     pair.is_some_and(|pair| pair.iter().any(is_listed))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use hotset_block::HostEnv;
+
+    use super::*;
+    use crate::address::SsdIndex;
+    use crate::format::losses::Group;
+    use crate::format::rows::RowRecord;
+    use crate::log::segment_copy::PresentCopy;
+    use crate::members::roster::Roster;
+    use crate::members::ssd::Ssd;
+
+    /// What is set aside later of the same row goes to the same twin, whatever segment it lies in.
+    #[test]
+    fn what_is_clean_of_a_row_of_the_log_is_set_aside_with_all_segments_of_the_row() {
+        let record = |number| RowRecord {
+            number,
+            incarnation: 10 + number,
+            version_ceiling: 0,
+            sealed: true,
+            segments: vec![[1, 2].map(|ssd_uuid| SegmentCopy { ssd_uuid, segment: 3, lost: false }); 3],
+        };
+        let rows = Rows { oldest_live: 1, rows: [1, 2].map(record).to_vec(), ..Rows::default() };
+        let log = WriteLog::new();
+        let there = |ssd: u16| Mirror::There(PresentCopy { ssd_uuid: ssd.into(), ssd: SsdIndex(ssd), segment: 3 });
+        for RowRecord { number, incarnation, .. } in &rows.rows {
+            let slot = log.free_row_slot().unwrap();
+            let mirrors = vec![[there(1), there(2)]; 3];
+            log.add_row(&Rc::new(Row::new(slot, *number, *incarnation, mirrors, 256, RealInstant(0))));
+        }
+        let clean = Group { row: 2, attachment: 1, what: Loss::Clean, pages: vec![3..4, 8..9] };
+        let losses = Losses { groups: vec![clean], ..Losses::default() };
+        let none = Roster::<Ssd<HostEnv>>::new(Vec::new(), 0);
+        let listed = list_set_aside(ReadSsds::new(&none), &log, &rows, &losses, 256, RealInstant(0));
+        listed.now_or_never().expect("there is no SSD to be asked");
+        let twin = log.aside_of(2).expect("something of it is listed");
+        assert_eq!((twin.segments.len(), twin.incarnation), (3, 12));
+    }
 }

@@ -13,6 +13,7 @@ use crate::format::log::{Batch, Payload, SegmentHeader};
 use crate::log::gathered::Gathered;
 use crate::log::read_summary::{good_summary, of_other_stream};
 use crate::log::row::Row;
+use crate::log::row_life::RowChange;
 use crate::log::scan::{LogScan, RecordedRow};
 use crate::log::segment_copy::{Mirror, MirrorCell};
 use crate::log::stream::StreamMark;
@@ -58,6 +59,9 @@ impl<E: Env> LogScan<'_, E> {
             row.found_batch(batch.header_pages + batch.data_pages, &payload);
         }
         // Of an empty row, the one before it.
+        if !row.fits_summaries() {
+            row.change(RowChange::Broke);
+        }
         row.ends_with(gathered.previous.unwrap_or(0));
         let cut = StreamMark { row: row.number, index: row.batches() };
         gathered.cuts.push(cut);

@@ -115,10 +115,14 @@ impl<E: Env> Members<E> {
         self.check_record_fits(kind, (HEADER_BYTES + payload.len()).next_multiple_of(4096), newcomers)?;
         let number = self.numbers.take(kind);
         let bytes = Record::new(self.pool_uuid, number, payload).encode(kind);
-        let members_before = self.record.borrow().ssds.len() + usize::from(self.state.device().is_some());
+        let members: Vec<u128> = self.record.borrow().ssds.iter().map(|member| member.ssd_uuid).collect();
+        let members_before = members.len() + usize::from(self.state.device().is_some());
         let mut state = self.state.begin(kind, number, &bytes);
         let in_time = state.within(&self.env, limits::SSD_TIMEOUT).await;
-        let writes = self.online_ssds().map(|ssd| self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes));
+        // One that is back and no member again yet has no say either.
+        let writes = self.online_ssds().map(async |ssd| {
+            self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes).await && members.contains(&ssd.uuid)
+        });
         // Nobody else watches whether these answer, and a change that waited for one for ever would hold up all others.
         let joining = newcomers.iter().map(async |ssd| {
             let written = async { Ok(self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes).await) };

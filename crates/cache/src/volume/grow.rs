@@ -52,6 +52,11 @@ impl<E: Env> VolumeInner<E> {
     async fn grow_cached(&self, attached: &Attached<E>, size_bytes: u64) -> Result<(), Error> {
         let (volume, pool) = (self, &attached.pool);
         let _one_at_a_time = pool.admin_lock.acquire(1).await;
+        let now = volume.size_bytes.get();
+        if size_bytes <= now {
+            // Somebody who asked later was first, and found more.
+            return Ok(());
+        }
         let refused = |why: &str| {
             let name = &volume.spec.borrow().name;
             Err(Error::new(ErrorKind::Refused, format!("volume {name} cannot grow now: {why}")))
