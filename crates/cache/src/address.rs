@@ -86,6 +86,8 @@ impl Blocks {
     /// The pages' places in their block; they are all in one.
     pub(crate) fn within(self, pages: &Range<u64>) -> Range<u32> {
         let first = pages.start / u64::from(self.pages_per_block) * u64::from(self.pages_per_block);
+        let end = first + u64::from(self.pages_per_block);
+        assert!(pages.end <= end, "pages {pages:?} are of more blocks than the one that ends at {end}");
         let small = |page: u64| u32::try_from(page - first).expect("a block has at most 1024 pages");
         small(pages.start)..small(pages.end)
     }
@@ -138,6 +140,8 @@ pub(crate) fn touch(one: &Range<u64>, other: &Range<u64>) -> bool {
 
 /// Where the bytes of some pages are among those of others.
 pub(crate) fn bytes_within(wide: &Range<u64>, pages: &Range<u64>) -> Range<usize> {
+    let is_within = wide.start <= pages.start && pages.end <= wide.end;
+    assert!(is_within, "pages {pages:?} are looked for among {wide:?}");
     let start = bytes_of(&(wide.start..pages.start));
     start..start + bytes_of(pages)
 }
@@ -145,6 +149,7 @@ pub(crate) fn bytes_within(wide: &Range<u64>, pages: &Range<u64>) -> Range<usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused::assert_refused;
 
     #[test]
     fn pages_are_split_at_the_ends_of_blocks() {
@@ -159,5 +164,12 @@ mod tests {
     fn a_range_touches_the_pages_that_have_a_byte_of_it() {
         assert_eq!(pages_of(ByteRange { start: 4095, end: 8193 }), 0..3);
         assert_eq!(pages_of(ByteRange { start: 4096, end: 8192 }), 1..2);
+    }
+
+    #[test]
+    fn pages_of_two_blocks_have_no_places_in_one() {
+        let blocks = Blocks { pages_per_block: 16 };
+        assert_refused("pages 15..17 are of more blocks than the one that ends at 16", || blocks.within(&(15..17)));
+        assert_refused("pages 3..5 are looked for among 4..9", || bytes_within(&(4..9), &(3..5)));
     }
 }

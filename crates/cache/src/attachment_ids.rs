@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 
 use crate::address::{DETACHED, VolumeIndex};
+use crate::config::limits;
 
 /// By [`VolumeIndex`]; `None`: nobody has the index.
 #[derive(Default)]
@@ -40,6 +41,7 @@ impl AttachmentIds {
     pub(crate) fn free_index(&self) -> VolumeIndex {
         let mut ids = self.0.borrow_mut();
         let index = ids.iter().position(Option::is_none).unwrap_or(ids.len());
+        assert!(index < limits::VOLUMES_MAX, "a volume joins, and {index} others have their places");
         if index == ids.len() {
             ids.push(None);
         }
@@ -50,6 +52,9 @@ impl AttachmentIds {
     pub(crate) fn attach(&self, index: VolumeIndex, attachment: u64) {
         let other = self.index_of(attachment).filter(|other| *other != index);
         assert!(other.is_none(), "attachment {attachment} gets index {}, and has another one", index.0);
+        let before = self.of(index);
+        let is_free = before.is_none_or(|before| before == DETACHED || before == attachment);
+        assert!(is_free, "attachment {attachment} gets index {}, which attachment {before:?} has", index.0);
         self.set(index, Some(attachment));
     }
 
@@ -80,6 +85,7 @@ impl AttachmentIds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused::assert_refused;
 
     #[test]
     fn an_index_is_given_away_when_nothing_is_left_of_what_was_under_it() {
@@ -109,5 +115,16 @@ mod tests {
     #[should_panic(expected = "index 0 is given away while attachment Some(7) has it")]
     fn an_index_is_not_given_away_while_an_attachment_has_it() {
         AttachmentIds::new([7].into_iter()).release(VolumeIndex(0));
+    }
+
+    #[test]
+    fn an_index_stands_for_one_attachment_and_there_are_as_many_as_volumes() {
+        let ids = AttachmentIds::new(1..=u64::try_from(limits::VOLUMES_MAX).unwrap());
+        assert_refused("gets index 3, which attachment Some(4) has", || ids.attach(VolumeIndex(3), 5000));
+        ids.detach(VolumeIndex(3));
+        assert_eq!(ids.in_use(), limits::VOLUMES_MAX, "it has its place until nothing is left of it");
+        assert_refused("and 1024 others have their places", || ids.free_index());
+        ids.release(VolumeIndex(3));
+        assert_eq!((ids.in_use(), ids.free_index()), (limits::VOLUMES_MAX - 1, VolumeIndex(3)));
     }
 }

@@ -20,6 +20,8 @@ mod memory_cache;
 pub mod offline;
 mod pool;
 mod reasons;
+#[cfg(test)]
+mod refused;
 mod status;
 mod time_limit;
 mod volume;

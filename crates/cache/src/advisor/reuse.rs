@@ -90,6 +90,8 @@ impl ReuseDistances {
         days.accessed(direction);
         self.blocks.insert(block.0, Watched { place, days });
         let distance = before.map(|before| self.order.leave(before.place));
+        let (watched, taken) = (self.blocks.len(), at(self.order.taken));
+        assert_eq!(watched, taken, "each watched block has its place in the order");
         let weight = self.rate.weight();
         let distances = match direction {
             Direction::Read => &mut self.reads,
@@ -262,6 +264,7 @@ impl TakenPlaces {
 
     /// Takes the place behind all others.
     fn next(&mut self) -> u32 {
+        assert!(at(self.next) < self.sums.len(), "place {} of the order is behind all that there are", self.next);
         let place = self.next;
         self.next += 1;
         self.taken += 1;
@@ -281,6 +284,7 @@ impl TakenPlaces {
             upto += self.sums[index];
             index -= lowest_bit(index);
         }
+        assert!(0 < upto && upto <= self.taken, "place {place} is left, {upto} are taken up to it of {}", self.taken);
         let behind = self.taken - upto;
         let mut index = at(place);
         while index < self.sums.len() {
@@ -432,6 +436,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::refused::assert_refused;
 
     /// The blocks that a stack of `size` blocks with LRU misses.
     fn exact_misses(accesses: &[u32], size: usize) -> usize {
@@ -491,5 +496,14 @@ mod tests {
         assert!(distances.memory_bytes() < 64 << 10, "{}", distances.memory_bytes());
         assert!(misses(&distances, 110_000) < 0.56, "a loop fits");
         assert!(misses(&distances, 80_000) > 0.95, "it does not");
+    }
+
+    #[test]
+    fn a_place_in_the_order_is_taken_and_left_once() {
+        let mut order = TakenPlaces::new(1);
+        assert_eq!((order.next(), order.next()), (1, 2));
+        assert_refused("place 3 of the order is behind all that there are", || order.next());
+        order.leave(1);
+        assert_refused("place 1 is left, 0 are taken up to it", || order.leave(1));
     }
 }

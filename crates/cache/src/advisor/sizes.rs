@@ -35,6 +35,7 @@ impl Sizes {
     /// blocks, in `memory_max_bytes` bytes.
     pub fn new(setup: Setup, blocks: &[u64], slots: u32, rate: Rate, memory_max_bytes: u64) -> Self {
         let mut rest: Vec<u64> = blocks.iter().rev().copied().collect();
+        assert!(blocks.is_sorted(), "sizes are tried from the smallest on: {blocks:?}");
         let first = rest.pop().expect("there is a size");
         let accesses = Accesses::default();
         let mut sizes = Self { miniatures: Vec::new(), rest, slots, rate, memory_max_bytes, accesses };
@@ -94,6 +95,7 @@ impl Sizes {
                 thinned.push(miniature);
             }
         }
+        assert!(!thinned.is_empty(), "no size is left of {count}, and the largest stays always");
         self.miniatures = thinned;
     }
 

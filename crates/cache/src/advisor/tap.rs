@@ -38,6 +38,8 @@ impl Kept {
             Passage::Counted => 0,
             Passage::Past => PAST,
         };
+        let fits = pages.start < pages.end && pages.end <= 1 << PAGE_BITS;
+        assert!(fits, "pages {pages:?} of a block are none, or too many");
         let count = pages.end - pages.start - 1;
         Self(u64::from(block.0) | pages.start << 32 | count << COUNT_SHIFT | write | past)
     }
@@ -151,6 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::refused::assert_refused;
 
     fn wanted(kib: u64, rate: Option<Rate>) -> Wanted {
         Wanted { block_bytes: BlockBytes::new(kib << 10).unwrap(), rate }
@@ -237,5 +240,12 @@ mod tests {
             prop_assert_eq!(taken.accesses.all(), u64::try_from(expected.len()).unwrap());
             prop_assert_eq!(kept, expected);
         }
+    }
+
+    #[test]
+    fn an_access_has_pages_of_one_block() {
+        let keep = |pages: &Range<u64>| Kept::new(BlockIndex(0), pages, Direction::Read, Passage::Counted);
+        assert_refused("pages 4..4 of a block are none", || keep(&(4..4)));
+        assert_refused("pages 0..1025 of a block are none, or too many", || keep(&(0..1025)));
     }
 }

@@ -17,8 +17,8 @@ impl<E: Env> Attachments<E> {
         let _one_at_a_time = self.members.one_change().await;
         let mut catalogue = self.catalogue.borrow().clone();
         change(&mut catalogue);
-        self.members.write_record(RecordKind::Catalogue, catalogue.encode()).await?;
         assert_follows(&self.catalogue.borrow(), &catalogue);
+        self.members.write_record(RecordKind::Catalogue, catalogue.encode()).await?;
         *self.catalogue.borrow_mut() = catalogue;
         Ok(())
     }

@@ -145,6 +145,7 @@ impl Counters {
         let cells = &mut self.filters[self.newer][line];
         if !word.is_in(cells) {
             word.put_into(cells);
+            assert!(self.left > 0, "a filter takes a word more than it has room for");
             self.left -= 1;
         }
         if self.left == 0 {

@@ -122,6 +122,8 @@ impl<E: Env> Clean<E> {
     /// The log needs a segment no more: its slots can be filled.
     pub(crate) fn return_segment(&self, index: SsdIndex, segment: u32) {
         let ssd = self.ssds.get(index);
+        let is_for_slots = ssd.segments.is_for_slots(segment);
+        assert!(is_for_slots, "SSD {}: segment {segment} is returned, and is not for slots", ssd.path);
         let slots = ssd.segments.slots(segment);
         ssd.add_ready(slots);
     }

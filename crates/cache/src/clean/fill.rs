@@ -56,6 +56,7 @@ impl<E: Env> Clean<E> {
     /// Writes a block that was read into its slot, and makes it visible: `header` is to be written before `data`, in one buffer with
     /// it. Answers how many of its pages came in. The fill is not ended by this.
     pub(crate) async fn complete_fill(&self, fill: &Fill, mut header: Buf, data: Buf) -> u32 {
+        assert_eq!(header.len(), self.header_bytes(fill), "a block is written without room for its header");
         let checksums: Vec<u32> =
             if self.checksums { data.chunks_exact(PAGE_BYTES).map(crc32c).collect() } else { Vec::new() };
         let ssd = Rc::clone(self.ssds.of(fill.content.slot));

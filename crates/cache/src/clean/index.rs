@@ -270,6 +270,11 @@ impl<E: Env> Index<E> {
                 break;
             }
             let offset = area + (1 + written) * u64::from(ssd.layout.sector_bytes);
+            let (end, area_end) = (
+                offset + u64::try_from(filled * bytes).expect("an address has 64 bits at most"),
+                area + ssd.layout.checkpoint_area_bytes,
+            );
+            assert!(end <= area_end, "SSD {}: checkpoint {number} ends at {end}, behind {area_end}", ssd.path);
             ssd.write(Purpose::Index, offset, buf.narrow(0, filled * bytes)).await?;
             written += u64::try_from(filled).expect("an address has 64 bits at most");
         }
@@ -349,6 +354,11 @@ impl<E: Env> SlotSsd<E> {
             sector.encode_into(chunk);
         }
         let position = self.journal.position(self.layout.journal_sectors()) * u64::from(self.layout.sector_bytes);
+        let (ring, sectors) = (self.layout.journal_sectors(), u64::try_from(batch.sectors.len()).unwrap_or(u64::MAX));
+        let has_room = self.journal.has_room(ring, sectors);
+        assert!(has_room, "SSD {}: {sectors} sectors of its journal would overwrite what is needed", self.path);
+        let end = self.journal.position(ring) + sectors;
+        assert!(end <= ring, "SSD {}: sectors of its journal would end at {end} of {ring}", self.path);
         self.journal.goes_on_by(batch.sectors.len());
         self.write(Purpose::Index, self.layout.journal_offset() + position, buf).await?;
         self.flush().await?;
@@ -364,6 +374,8 @@ impl<E: Env> SlotSsd<E> {
             return Ok(());
         }
         for number in holes {
+            let ring = self.layout.journal_sectors();
+            assert!(number < ring, "SSD {}: sector {number} was torn in the first lap of {ring}", self.path);
             let incarnation = self.incarnation();
             let entries = Vec::new();
             let sector = Sector { place: SectorPlace::Journal, incarnation, number, flushed_below: number, entries };

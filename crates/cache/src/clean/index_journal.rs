@@ -74,6 +74,8 @@ impl Journal {
             }
             batch.sectors.push(sector);
         }
+        let (waiting, room_is_left) = (pending.len(), batch.entries > 0 || pending.is_empty());
+        assert!(room_is_left, "{waiting} entries wait, and none fits into {room} sectors of {sector_bytes} bytes");
         batch
     }
 
@@ -205,6 +207,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::refused::assert_refused;
 
     fn drop_of(slot: u32) -> IndexEntry {
         IndexEntry::Drop { slot, generation: 1, first_page: 0, page_count: 1 }
@@ -307,5 +310,12 @@ mod tests {
     fn a_checkpoint_makes_nothing_needless_that_is_not_written_yet() {
         let journal = Journal::default();
         journal.has_checkpoint(journal.next_checkpoint(), 1);
+    }
+
+    #[test]
+    fn an_entry_that_no_sector_takes_would_wait_for_ever() {
+        let journal = Journal::default();
+        journal.push(publish_of(1, 100));
+        assert_refused("1 entries wait, and none fits", || journal.take_batch(9, 512, 4));
     }
 }

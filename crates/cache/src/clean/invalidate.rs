@@ -138,6 +138,8 @@ impl<E: Env> Clean<E> {
                 self.env.sleep(Duration::ZERO).await;
             }
         }
+        let left = self.slots.borrow().slots_used_by(index);
+        assert_eq!(left, 0, "volume {} is forgotten, and blocks of it are still in slots", index.0);
         self.index.forget_volume(index);
     }
 

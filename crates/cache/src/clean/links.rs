@@ -110,6 +110,8 @@ impl Links {
         assert!(list.len > 0, "slot {} is in another list: this one is empty", slot.0);
         self.set(slot, Flag::LISTED, false);
         let (newer, older) = (self.linked(slot.0, NEWER), self.linked(slot.0, OLDER));
+        let is_in_list = (newer != NONE || list.newest == slot.0) && (older != NONE || list.oldest == slot.0);
+        assert!(is_in_list, "slot {} is at an end of another list than the one that it leaves", slot.0);
         match newer {
             NONE => list.newest = older,
             newer => self.link(newer, OLDER, older),
@@ -151,6 +153,7 @@ impl Links {
     }
 
     fn link(&mut self, index: u32, side: usize, target: u32) {
+        assert!(target <= INDEX_MASK, "slot {target} has more bits than a link, and would be flags of slot {index}");
         let word = &mut self.pairs[at(index)][side];
         *word = (*word & !INDEX_MASK) | target;
     }
@@ -163,6 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::refused::assert_refused;
 
     const FLAGS: [Flag; 3] = [Flag::IN_SMALL, Flag::PUBLISHED, Flag::HEADER_LOADED];
 
@@ -252,5 +256,14 @@ mod tests {
     #[should_panic(expected = "was touched 4 times")]
     fn what_counts_touches_does_not_reach_into_the_flags() {
         with_a_listed_slot().0.set_frequency(SlotIndex(0), 4);
+    }
+
+    #[test]
+    fn a_slot_is_an_end_of_its_own_list_and_no_link_is_a_flag() {
+        let (mut links, _) = with_a_listed_slot();
+        let mut other = List::new();
+        links.push_newest(&mut other, SlotIndex(1));
+        assert_refused("slot 0 is at an end of another list", || links.unlink(&mut other, SlotIndex(0)));
+        assert_refused("has more bits than a link", || links.link(0, NEWER, INDEX_MASK + 1));
     }
 }

@@ -222,8 +222,11 @@ impl Map {
         let volume = self.key(slot).expect("only a used slot has valid pages").volume;
         assert!(pages.end <= self.pages_per_block, "pages {pages:?} of slot {} are those of the next one", slot.0);
         let removed = self.valid.clear(slot, pages);
-        self.used_pages -= u64::from(removed);
-        self.volume_pages[usize::from(volume.0)] -= u64::from(removed);
+        let of_volume = &mut self.volume_pages[usize::from(volume.0)];
+        let (left, removed_pages) = (self.used_pages.min(*of_volume), u64::from(removed));
+        assert!(removed_pages <= left, "{removed} pages of slot {} are hidden, and {left} count", slot.0);
+        self.used_pages -= removed_pages;
+        *of_volume -= removed_pages;
         removed
     }
 
@@ -257,6 +260,7 @@ impl Map {
     }
 
     pub fn set_header_loaded(&mut self, slot: SlotIndex, loaded: bool) {
+        assert!(!loaded || self.is_used(slot), "slot {} has the header of a block, and holds none", slot.0);
         self.links.set(slot, Flag::HEADER_LOADED, loaded);
     }
 
@@ -340,6 +344,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::refused::assert_refused;
 
     fn key(volume: u16, block: u32) -> BlockKey {
         BlockKey { volume: VolumeIndex(volume), block: BlockIndex(block) }
@@ -527,5 +532,16 @@ mod tests {
         let mut map = with_a_used_slot();
         map.push_newest(&mut List::default(), SlotIndex(0));
         map.remove(SlotIndex(0));
+    }
+
+    #[test]
+    fn what_is_hidden_counted_and_a_free_slot_has_no_header() {
+        let mut map = with_a_used_slot();
+        map.set_valid(SlotIndex(0), 0..4);
+        map.used_pages = 3;
+        assert_refused("4 pages of slot 0 are hidden, and 3 count", || map.clear_valid(SlotIndex(0), 0..4));
+        assert_refused("slot 1 has the header of a block, and holds none", || {
+            map.set_header_loaded(SlotIndex(1), true)
+        });
     }
 }

@@ -212,6 +212,8 @@ impl<E: Env> Clean<E> {
         let count = ssd.layout.slot_count();
         let first = match taken {
             Some(first) => {
+                let (_, used) = self.slots.borrow().used_among(first..SlotIndex(first.0 + count));
+                assert_eq!(used, 0, "SSD {} gets slots of one that left, and blocks are in them", ssd.path);
                 self.unpublished.forget(&(first.0..first.0 + count));
                 first
             }

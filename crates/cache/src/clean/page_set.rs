@@ -37,6 +37,7 @@ impl PageSet {
     }
 
     pub(crate) fn remove(&mut self, pages: &Range<u32>) {
+        assert!(pages.end <= PAGES_MAX, "pages {pages:?} are taken out, and are of no block");
         for (index, word) in self.words.iter_mut().enumerate() {
             *word &= !bits(index, pages);
         }
@@ -85,6 +86,7 @@ impl PageSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused::assert_refused;
 
     #[test]
     fn runs_are_what_was_inserted_less_what_was_removed() {
@@ -109,5 +111,12 @@ mod tests {
     #[should_panic(expected = "pages 1000..1025 are of no block")]
     fn no_page_beyond_the_largest_block_is_left_out_silently() {
         PageSet::from_range(1000..1025);
+    }
+
+    #[test]
+    fn no_page_beyond_the_largest_block_is_taken_out_silently() {
+        assert_refused("pages 0..1025 are taken out, and are of no block", || {
+            PageSet::default().remove(&(0..PAGES_MAX + 1))
+        });
     }
 }

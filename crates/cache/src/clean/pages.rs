@@ -31,7 +31,7 @@ impl PageBits {
 
     /// Whether `from` is there, and how many pages from there on are alike, at most `max`.
     pub(super) fn run(&self, slot: SlotIndex, from: u32, max: u32) -> (bool, u32) {
-        debug_assert!(from < self.pages_per_block);
+        assert!(from < self.pages_per_block, "page {from} of slot {} is one of the next slot", slot.0);
         let there = self.get(slot, from);
         let max = max.min(self.pages_per_block - from);
         let first = self.bit(slot, from);
@@ -146,6 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::refused::assert_refused;
 
     fn naive_run(pages: &[bool], from: usize, max: usize) -> (bool, u32) {
         let alike = pages[from..].iter().take(max).take_while(|page| **page == pages[from]).count();
@@ -203,5 +204,12 @@ mod tests {
         sums.grow_to(3);
         assert_eq!(sums.of(SlotIndex(1)), [7; 16]);
         assert_eq!(sums.of(SlotIndex(2)), [0; 16]);
+    }
+
+    #[test]
+    fn a_run_begins_in_its_own_slot() {
+        let mut bits = PageBits::new(16);
+        bits.grow_to(2);
+        assert_refused("page 16 of slot 0 is one of the next slot", || bits.run(SlotIndex(0), 16, 1));
     }
 }

@@ -60,6 +60,7 @@ impl<E: Env> Drop for Reading<'_, E> {
 impl<E: Env> Clean<E> {
     /// Pages of one slot that holds this block, checked.
     pub(crate) async fn read_slot(&self, slot: SlotIndex, key: BlockKey, pages: Range<u32>, buf: Buf) -> Brought {
+        assert_eq!(buf.len(), pages.len() * PAGE_BYTES, "pages {pages:?} of {slot:?} are read to room of another size");
         let reading = self.begin_read(slot, key);
         let (holds, known) = {
             let slots = self.slots.borrow();

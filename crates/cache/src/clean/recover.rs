@@ -109,6 +109,8 @@ impl<E: Env> Clean<E> {
     }
 
     fn take_over(&self, ssd: &SlotSsd<E>, slots: Vec<Option<Believed>>) -> u64 {
+        let count = at(ssd.layout.slot_count());
+        assert_eq!(slots.len(), count, "SSD {}: what a start found is of another number of slots", ssd.path);
         let mut count = 0;
         for (local, believed) in (0..ssd.layout.slot_count()).zip(slots).filter(|(local, _)| ssd.is_for_slots(*local)) {
             if believed.is_some_and(|believed| self.take_over_slot(ssd, local, &believed)) {

@@ -54,6 +54,7 @@ impl<E: Env> SlotSsd<E> {
     }
 
     pub(super) fn has_slots_from(&self, first: SlotIndex) {
+        assert_eq!(self.slots_used(), 0, "SSD {} gets other slots while blocks are in those that it has", self.path);
         self.first_slot.set(first);
     }
 
@@ -65,7 +66,9 @@ impl<E: Env> SlotSsd<E> {
 
     /// The slot's index on this SSD.
     pub(super) fn local(&self, slot: SlotIndex) -> u32 {
-        slot.0 - self.first_slot.get().0
+        let first = self.first_slot.get();
+        assert!(slot >= first, "{slot:?} is of another SSD than {}, whose slots begin at {first:?}", self.path);
+        slot.0 - first.0
     }
 
     pub(super) fn slot_index(&self, local: u32) -> SlotIndex {
@@ -109,6 +112,7 @@ impl<E: Env> SlotSsd<E> {
 
     /// Every slot is free, as its slot index is empty.
     pub(super) fn all_are_ready(&self) {
+        assert_eq!(self.slots_used(), 0, "SSD {}: its index is emptied, and blocks are in its slots", self.path);
         let segments = &self.segments;
         let free = (0..self.layout.slot_count()).rev().filter(|local| segments.is_for_slots(segments.of(*local)));
         *self.ready.borrow_mut() = free.collect();
@@ -169,6 +173,8 @@ impl<E: Env> SlotSsd<E> {
 
     /// Generations begin here, as a start found: nothing on the SSD has one from here on.
     pub(super) fn fills_begin_at(&self, generation: u64) {
+        let before = self.fills.get();
+        assert!(generation >= before, "SSD {}: generation {generation} would be used after {before}", self.path);
         self.fills.set(generation);
     }
 
@@ -180,7 +186,8 @@ impl<E: Env> SlotSsd<E> {
     /// A checkpoint is durable that says so: fills below this may begin.
     pub(super) fn raise_ceiling(&self, ceiling: u64) {
         assert!(ceiling >= self.fills.get(), "SSD {}: a checkpoint is behind the fills that there were", self.path);
-        self.fill_ceiling.set(ceiling);
+        let before = self.fill_ceiling.replace(ceiling);
+        assert!(ceiling >= before, "SSD {}: fills below {before} may begin, and a checkpoint denies it", self.path);
     }
 }
 
@@ -259,6 +266,7 @@ mod tests {
     use crate::clean::pending_drops::PendingDrops;
     use crate::format::index::IndexEntry;
     use crate::members::ssd::tests::new_ssd;
+    use crate::refused::assert_refused;
 
     /// An SSD of which every slot is ready.
     fn with_ssd(test: impl FnOnce(&SlotSsd<HostEnv>)) {
@@ -331,6 +339,21 @@ mod tests {
         with_ssd(|ssd| {
             filled(ssd);
             ssd.raise_ceiling(0);
+        });
+    }
+
+    #[test]
+    fn generations_rise_and_slots_are_the_ssds_own() {
+        with_ssd(|ssd| {
+            ssd.has_slots_from(SlotIndex(8));
+            assert_refused("SlotIndex(7) is of another SSD", || ssd.local(SlotIndex(7)));
+            assert_refused("fills below 100 may begin, and a checkpoint denies it", || ssd.raise_ceiling(99));
+            filled(ssd);
+            assert_refused("its index is emptied, and blocks are in its slots", || ssd.all_are_ready());
+            assert_refused("gets other slots while blocks are in those that it has", || {
+                ssd.has_slots_from(SlotIndex(0))
+            });
+            assert_refused("generation 0 would be used after 1", || ssd.fills_begin_at(0));
         });
     }
 }

@@ -69,12 +69,19 @@ impl<E: Env> SlotSsds<E> {
     /// It joined, with the slots from `first` on that were found for it.
     pub(super) fn push(&self, ssd: &Rc<SlotSsd<E>>, first: SlotIndex) {
         ssd.has_slots_from(first);
-        self.ssds.push(Rc::clone(ssd));
+        self.push_next(Rc::clone(ssd));
+    }
+
+    /// Under the index that it has among the members.
+    fn push_next(&self, ssd: Rc<SlotSsd<E>>) {
+        let (index, next) = (usize::from(ssd.index.0), self.ssds.len());
+        assert_eq!(index, next, "SSD {} has another place among the members than among the slots", ssd.path);
+        self.ssds.push(ssd);
     }
 
     /// A member that is only read joined: it has no slots.
     pub(crate) fn push_without_slots(&self, ssd: &Rc<Ssd<E>>) {
-        self.ssds.push(Rc::new(SlotSsd::new(Rc::clone(ssd))));
+        self.push_next(Rc::new(SlotSsd::new(Rc::clone(ssd))));
     }
 
     /// An SSD is out of use: nothing is filled there any more, and nobody waits for its index.

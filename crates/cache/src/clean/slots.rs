@@ -161,6 +161,7 @@ impl Slots {
 
     /// A free slot was filled, and shows these pages from now on: not published, its header known. Its block is in no other slot.
     pub(super) fn show(&mut self, content: SlotContent, pages: &PageSet, checksums: &[u32]) {
+        assert!(!pages.is_empty(), "{content:?} has no pages, and would take a slot");
         let SlotContent { slot, key, generation } = content;
         self.map.insert(slot, key, generation);
         for run in pages.runs() {
@@ -214,6 +215,7 @@ impl Slots {
 
     /// The slot's header says what the map does, and brought the checksums (none, if the pool has none).
     pub(super) fn header_confirmed(&mut self, slot: SlotIndex, checksums: &[u32]) {
+        assert!(self.is_used(slot), "{slot:?} holds nothing, and its header is believed");
         self.map.set_checksums(slot, 0, checksums);
         self.map.set_header_loaded(slot, true);
     }
@@ -233,6 +235,8 @@ impl Slots {
 
     /// Its `publish` entry is queued: it is a persistent copy from now on.
     pub(super) fn publish(&mut self, slot: SlotIndex) {
+        assert!(!self.is_published(slot), "{slot:?} is published twice");
+        assert!(self.pages_in(slot) > 0, "{slot:?} is published, and holds nothing");
         self.map.set_published(slot, true);
     }
 
@@ -334,6 +338,7 @@ mod tests {
 
     use super::*;
     use crate::address::BlockIndex;
+    use crate::refused::assert_refused;
 
     const PAGES: u32 = 32;
 
@@ -455,7 +460,7 @@ mod tests {
                             model.0.remove(&slot);
                         }
                     }
-                    (6, Some(SlotContent { slot, .. }), _) => {
+                    (6, Some(SlotContent { slot, .. }), _) if !slots.is_published(slot) => {
                         slots.publish(slot);
                         model.0.get_mut(&slot).unwrap().published = true;
                     }
@@ -558,5 +563,15 @@ mod tests {
     fn a_slot_that_holds_nothing_is_not_published() {
         let (mut slots, _) = with_a_used_slot();
         slots.publish(SlotIndex(0));
+    }
+
+    #[test]
+    fn a_slot_is_published_once_and_has_pages() {
+        let (mut slots, slot) = with_a_used_slot();
+        let none = SlotContent { slot: SlotIndex(0), ..slots.content(slot).unwrap() };
+        assert_refused("has no pages, and would take a slot", || slots.show(none, &PageSet::default(), &[]));
+        assert_refused("holds nothing, and its header is believed", || slots.header_confirmed(SlotIndex(0), &[]));
+        slots.publish(slot);
+        assert_refused("is published twice", || slots.publish(slot));
     }
 }

@@ -52,12 +52,15 @@ impl Sweep {
             self.volumes.remove(&volume);
         }
         self.turn = Some(volume);
+        assert!(self.len > 0, "a block of volume {} is taken, and none waits", volume.0);
         self.len -= 1;
         Some(BlockKey { volume, block })
     }
 
     pub(crate) fn forget(&mut self, volume: VolumeIndex) {
         if let Some(waiting) = self.volumes.remove(&volume) {
+            let (all, own) = (self.len, waiting.blocks.len());
+            assert!(own <= all, "{own} blocks of volume {} wait, and {all} of all", volume.0);
             self.len -= waiting.blocks.len();
         }
     }

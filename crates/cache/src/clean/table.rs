@@ -45,6 +45,7 @@ impl Table {
 
     /// Adds a slot that is not there.
     pub(super) fn insert(&mut self, hash: u64, slot: SlotIndex) {
+        assert!(slot.0 <= self.slot_mask, "slot {} is none of those that the table was made for", slot.0);
         let mut cell_index = bucket(hash, self.cells.len());
         while self.cells[cell_index] != EMPTY {
             cell_index = self.after(cell_index);
@@ -54,6 +55,7 @@ impl Table {
 
     /// Empties a cell and shifts back those behind it, whose hashes `hash_of` knows.
     pub(super) fn remove(&mut self, cell_index: usize, hash_of: impl Fn(SlotIndex) -> u64) {
+        assert_ne!(self.cells[cell_index], EMPTY, "cell {cell_index} is emptied, and is empty");
         let mut hole = cell_index;
         let mut next = self.after(hole);
         while self.cells[next] != EMPTY {
@@ -80,5 +82,18 @@ impl Table {
     /// Steps from one cell on to another.
     fn distance(&self, from: usize, to: usize) -> usize {
         if from <= to { to - from } else { to + self.cells.len() - from }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refused::assert_refused;
+
+    #[test]
+    fn a_table_has_cells_for_its_own_slots() {
+        let mut table = Table::new(4);
+        assert_refused("slot 9 is none of those that the table was made for", || table.insert(0, SlotIndex(9)));
+        assert_refused("cell 0 is emptied, and is empty", || table.remove(0, |_| 0));
     }
 }

@@ -7,6 +7,7 @@
 use smallvec::SmallVec;
 
 use super::codec::{Corrupt, Reader, Unreadable, Writer, crc32c, seal_into, unseal};
+use super::losses::PAGES_MAX;
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"HOTSETls";
 pub(crate) const BATCH_MAGIC: [u8; 8] = *b"HOTSETlb";
@@ -117,6 +118,7 @@ impl Payload {
     /// Pages whose checksums follow, one after the other, from `checksums`.
     pub(crate) fn push_pages(&mut self, attachment: u64, page: u64, version: u64, checksums: &[u32]) {
         let count = u16::try_from(checksums.len()).expect("a batch has at most 512 pages");
+        assert_possible(page, u32::from(count));
         let mut head = [0; 1 + 24 + 2];
         head[0] = PAGES;
         head[1..9].copy_from_slice(&attachment.to_le_bytes());
@@ -137,9 +139,11 @@ impl Payload {
                 return self.push_pages(*attachment, *page, *version, checksums);
             }
             Entry::Zeroes { attachment, page, version, count } => {
+                assert_possible(*page, *count);
                 self.writer.u8(ZEROES).u64(*attachment).u64(*page).u64(*version).u32(*count);
             }
             Entry::Lost { attachment, page, version, count } => {
+                assert_possible(*page, *count);
                 self.writer.u8(LOST).u64(*attachment).u64(*page).u64(*version).u32(*count);
             }
             Entry::Cleaned { row, position, count } => {
@@ -265,6 +269,17 @@ fn decode_entries(payload: &[u8], count: u16, data_pages: u32) -> Result<Vec<Ent
     Ok(entries)
 }
 
+/// So many pages from this one on are some pages of a volume.
+fn are_possible(page: u64, count: u32) -> bool {
+    count > 0 && page.checked_add(u64::from(count)).is_some_and(|end| end <= PAGES_MAX)
+}
+
+/// # Panics
+/// If no start would read the entry again: what a host is told of would be gone with the whole batch.
+fn assert_possible(page: u64, count: u32) {
+    assert!(are_possible(page, count), "an entry of a batch is of {count} pages from {page} on");
+}
+
 fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, Corrupt> {
     let kind = reader.u8()?;
     if kind == CLEANED {
@@ -272,11 +287,8 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, Corrupt> {
         return Ok(Entry::Cleaned { row, position, count });
     }
     let [attachment, page, version] = reader.u64s()?;
-    let last_page = 1_u64 << 46;
-    let checked = |reader: &Reader<'_>, count: u32| {
-        let end = page.checked_add(u64::from(count));
-        reader.require(count > 0 && end.is_some_and(|end| end <= last_page), "an entry's pages are impossible")
-    };
+    let checked =
+        |reader: &Reader<'_>, count: u32| reader.require(are_possible(page, count), "an entry's pages are impossible");
     match kind {
         PAGES => {
             let count = reader.u16()?;
@@ -409,6 +421,7 @@ impl Summary {
 mod tests {
     use super::super::codec::OtherStream;
     use super::*;
+    use crate::refused::assert_refused;
 
     fn payload() -> (Payload, Vec<Entry>) {
         let entries = vec![
@@ -513,5 +526,13 @@ mod tests {
         assert_eq!(SegmentHeader::decode(&split(&header, 36)), Err(other.clone()));
         assert_eq!(Summary::decode(&split(&summary, 52)), Err(other.clone()));
         assert!(other.to_string().contains("needs a newer Hotset"), "{other}");
+    }
+
+    #[test]
+    fn what_no_start_could_read_is_not_written() {
+        let zeroes = |page, count| Entry::Zeroes { attachment: 1, page, version: 1, count };
+        assert_refused("an entry of a batch is of 0 pages from 3 on", || Payload::default().push_pages(1, 3, 1, &[]));
+        assert_refused("is of 1 pages from 70368744177664 on", || Payload::default().push(&zeroes(PAGES_MAX, 1)));
+        Payload::default().push(&zeroes(PAGES_MAX - 1, 1));
     }
 }

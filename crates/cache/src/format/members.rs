@@ -5,9 +5,18 @@ use std::collections::BTreeSet;
 use crate::config::{BlockBytes, Cleaning, PoolKind, PoolName, PoolSettings, limits};
 
 use super::codec::{BrokenRule, Corrupt, Reader, Writer, assert_sound};
+use super::layout::MEMBERS_AREA_BYTES;
+use super::record::HEADER_BYTES;
 
 /// The longest path that is remembered for an SSD; a longer one is not remembered.
 const PATH_BYTES_MAX: usize = 512;
+// However many SSDs and spares there are, the record fits into its area.
+const _: () = assert!(MOST_BYTES <= 52 << 10);
+const _: () = assert!(MEMBERS_AREA_BYTES == 52 << 10);
+const MOST_BYTES: usize = HEADER_BYTES
+    + limits::SSDS_MAX * (16 + 8 + 2 + PATH_BYTES_MAX + 8 + 8 + 1 + 8)
+    + limits::SPARES_MAX * (16 + 8 + 2 + PATH_BYTES_MAX)
+    + 512;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MembersRecord {

@@ -81,6 +81,8 @@ impl Record {
         bytes.resize(HEADER_BYTES, 0);
         bytes.extend_from_slice(&self.payload);
         bytes.resize(bytes.len().next_multiple_of(4096), 0);
+        let (length, (_, most)) = (bytes.len(), kind.area(0, CATALOGUE_AREA_BYTES_MAX));
+        assert!(u64::try_from(length).is_ok_and(|length| length <= most), "a {kind:?} record has {length} bytes");
         bytes
     }
 
@@ -128,6 +130,7 @@ pub(crate) struct RecordHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused::assert_refused;
 
     #[test]
     fn a_record_survives_the_round_trip_and_no_flipped_bit_does() {
@@ -158,5 +161,11 @@ mod tests {
         assert_eq!(first.0, crate::format::layout::records_bytes(CATALOGUE_AREA_BYTES_MAX));
         assert_eq!(second.0, first.0 + first.1);
         assert!(second.0 + second.1 <= crate::STATE_BYTES);
+    }
+
+    #[test]
+    fn no_record_is_longer_than_its_area() {
+        let long = Record::new(1, 1, vec![0; usize::try_from(WITNESS_AREA_BYTES).unwrap()]);
+        assert_refused("a Witness record has 16384 bytes", || long.encode(RecordKind::Witness));
     }
 }

@@ -3,6 +3,8 @@
 
 use super::OLDEST_VERSION;
 use super::codec::{Corrupt, Reader, Unreadable, Writer};
+use super::layout::WITNESS_AREA_BYTES;
+use super::record::HEADER_BYTES;
 use crate::config::limits;
 use crate::status::{FailedSsd, ScrubState, ScrubStatus};
 
@@ -10,6 +12,11 @@ use crate::status::{FailedSsd, ScrubState, ScrubStatus};
 const GONE_MAX: usize = 12;
 /// Longer paths and reasons are cut off.
 const TEXT_BYTES_MAX: usize = 256;
+// However many SSDs there are and have gone, the record fits into its area.
+const _: () = assert!(MOST_BYTES <= 12 << 10);
+const _: () = assert!(WITNESS_AREA_BYTES == 12 << 10);
+const MOST_BYTES: usize =
+    HEADER_BYTES + limits::SSDS_MAX * (16 + 4 * 8) + GONE_MAX * (16 + 8 + 1 + 2 * (2 + TEXT_BYTES_MAX)) + 128;
 
 /// What a member knows of the others at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -68,6 +68,8 @@ impl<E: Env> Appends<E> {
     /// Appends whole pages; returns when they are visible. The caller holds them.
     pub(crate) async fn append(&self, volume: VolumeIndex, pages: &Range<u64>, data: Buf) -> Result<(), Error> {
         let chunk = usize::try_from(self.append_pages_max()).expect("what lies in memory has an address") * PAGE_BYTES;
+        let count = u64::try_from(data.len() / PAGE_BYTES).expect("an address has 64 bits at most");
+        assert_eq!(pages.end - pages.start, count, "pages {pages:?} are appended, and the data is of others");
         if data.len() <= chunk {
             let wait = self.submit(volume, pages.start, Body::Data(data));
             return wait.await.unwrap_or_else(|| Err(stopped()));
@@ -87,6 +89,7 @@ impl<E: Env> Appends<E> {
             waits.push(self.submit(volume, page, Body::Data(data)));
             page += count;
         }
+        assert_eq!(page, pages.end, "pages {pages:?} are appended in pieces that end elsewhere");
         for wait in waits {
             wait.await.unwrap_or_else(|| Err(stopped()))?;
         }
@@ -131,6 +134,7 @@ impl<E: Env> Appends<E> {
         if self.life.has_stopped() {
             return wait;
         }
+        assert_ne!(attachment, DETACHED, "pages are appended of a volume that is not attached");
         self.state.queue.push(Append { volume, attachment, page, body, done });
         self.signals.wanted.wake_all();
         wait

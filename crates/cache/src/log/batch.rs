@@ -249,6 +249,12 @@ impl<E: Env> BatchWriter<E> {
             *place = if count == 0 { header } else { position };
             position += count;
         }
+        assert_eq!(
+            position,
+            header + pages,
+            "row {}: data of batch {index} lies not where its entries say",
+            row.number
+        );
         assert_eq!(payload.header_pages(), header_pages, "entries have the bytes that were counted");
         row.begin_batch(pages, &payload, self.env.real_now());
         let flushed = self.state.stream.flushed();
@@ -276,6 +282,7 @@ impl<E: Env> BatchWriter<E> {
         let mut copies: BatchCopies = Vec::with_capacity(2);
         match (mirrors.next(), mirrors.next()) {
             (Some(one), Some(other)) => {
+                assert!(one.ssd != other.ssd, "row {}: both copies of batch {index} go to one SSD", row.number);
                 let (bytes, twin) = bytes.share();
                 copies.push((one, self.segments.log_offset(one, first_page), bytes));
                 copies.push((other, self.segments.log_offset(other, first_page), twin));
@@ -317,6 +324,8 @@ impl<E: Env> BatchWriter<E> {
         if self.state.stream.has_orphans() {
             inflight.row.changed.wake_all();
         }
+        let ended = inflight.written.get();
+        assert_eq!(ended, None, "row {}: batch {} is written twice", inflight.row.number, inflight.index);
         inflight.written.set(Some(written.iter().any(|copy| *copy) && (!fenced || written.iter().all(|copy| *copy))));
         self.complete_in_order();
     }
@@ -361,6 +370,7 @@ impl<E: Env> BatchWriter<E> {
             }
             append.done.set(if lives || !of_host { Ok(()) } else { Err(cancelled()) });
         }
+        assert!(checksums.is_empty(), "row {}: of batch {} some data is of no append", row.number, inflight.index);
         self.state.stream.complete_front();
         if of_hosts {
             self.state.flush_habit.completed();
@@ -380,6 +390,8 @@ impl<E: Env> BatchWriter<E> {
     /// The pages of an append are the newest from here on.
     fn show_append(&self, row: &Row, append: &Append, position: u32, checksums: &[u32]) {
         let pages = append.pages();
+        let data_pages = at(append.data_pages());
+        assert_eq!(checksums.len(), data_pages, "row {}: pages of an append have no checksums", row.number);
         match &append.body {
             Body::Data(_) => {
                 self.clean.supersede(append.volume, pages.clone());

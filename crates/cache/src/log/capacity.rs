@@ -50,6 +50,7 @@ fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize])
         }
         let taken = if single { 1 } else { 2 * pairs };
         for left in segments.iter_mut().take(taken) {
+            assert!(*left > 0, "a row of {pairs} pairs takes a segment of an SSD that has none left");
             *left -= 1;
         }
         size.rows += 1;
@@ -78,6 +79,7 @@ impl Default for Capacity {
 impl Capacity {
     /// The SSDs have room for so much.
     pub(crate) fn measured(&self, size: LogSize) {
+        assert!(size.rows <= size.segments, "{} rows would have {} segments", size.rows, size.segments);
         self.size.set(size);
     }
 
@@ -112,6 +114,7 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused::assert_refused;
 
     #[test]
     fn none_of_a_larger_ssd_is_lost_as_long_as_others_mirror_it() {
@@ -137,5 +140,11 @@ mod tests {
         // Of before two SSDs left.
         assert_eq!(counted(vec![5, 5], &[2, 2]), (5, 2 * ROWS_RESERVED));
         assert_eq!(counted(vec![5, 0, 0, 0], &[2]), (0, 2 * ROWS_RESERVED));
+    }
+
+    #[test]
+    fn no_row_is_without_segments() {
+        let size = LogSize { rows: 2, pages: 10, segments: 1 };
+        assert_refused("2 rows would have 1 segments", || Capacity::default().measured(size));
     }
 }

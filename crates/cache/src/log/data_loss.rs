@@ -110,6 +110,10 @@ impl<E: Env> DataLoss<E> {
         self.note_volumes_with_loss();
         // Taken now: what is written over a lost page meanwhile may be lost, too, for nobody has flushed it.
         let losses = self.losses(None);
+        let named = self.state.losses.with_loss();
+        let are_named =
+            losses.attachments().iter().all(|lost| named.contains(lost) || self.ids.index_of(*lost).is_none());
+        assert!(are_named, "a volume lost something, and rows do not say so");
         self.state.list_is_recorded();
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
         self.flush_ssds().await;
@@ -394,5 +398,16 @@ fn list_page(listed: &mut AsideRow, row: &Row, attachment: u64, live: &LivePage,
     match listed.volumes.last_mut() {
         Some(volume) if volume.attachment == attachment => volume.pages.push(page),
         Some(_) | None => listed.volumes.push(AsidePages { attachment, pages: vec![page] }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_losses_that_would_reach_into_the_next_area_has_no_room() {
+        let most = usize::try_from(LOSSES_AREA_BYTES - PAGE).unwrap() - HEADER_BYTES;
+        assert!(has_room(&vec![0; most]) && !has_room(&vec![0; most + 1]));
     }
 }

@@ -200,6 +200,8 @@ impl Gathered {
             log.set(&LivePage { volume, page, place, content, dirty: !entry.clean && !is_hinted });
             pages += 1;
         }
+        let live = log.overlay().total().live;
+        assert_eq!(u64::try_from(pages), Ok(live), "a start shows each page of the log once, and {live} live there");
         Ok(pages)
     }
 }

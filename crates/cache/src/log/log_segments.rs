@@ -46,7 +46,10 @@ impl<E: Env> LogSegments<E> {
 
     /// Where a page of a log segment lies on its SSD.
     pub(crate) fn log_offset(&self, copy: PresentCopy, page: u32) -> u64 {
-        self.members.ssd(copy.ssd).layout.segment_offset(copy.segment) + u64::from(page) * PAGE
+        let layout = &self.members.ssd(copy.ssd).layout;
+        let offset = u64::from(page) * PAGE;
+        assert!(offset < layout.segment_bytes, "page {page} is asked for of segment {}, and lies behind", copy.segment);
+        layout.segment_offset(copy.segment) + offset
     }
 
     /// Writes good bytes to a copy; an SSD that does not take them leaves. False: it did not.

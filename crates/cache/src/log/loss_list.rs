@@ -129,6 +129,7 @@ impl LossList {
 
     /// That record could not be written: others than these pages have to be left out by the next one.
     pub(crate) fn put_back_replaced(&self, all: Vec<Pages>, but: &Pages) {
+        assert!(all.contains(but), "{but:?} left no record that could not be written, and who waits is told so");
         self.replaced.borrow_mut().extend(all.into_iter().filter(|other| other != but));
     }
 }
@@ -141,6 +142,7 @@ pub(crate) fn is_among(pages: &[Pages], live: &LivePage) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused::assert_refused;
 
     #[test]
     fn attachments_that_lost_something_are_named_once_and_as_long_as_they_live() {
@@ -184,5 +186,12 @@ mod tests {
         let list = LossList::default();
         list.ask_for(2);
         list.ask_for(1);
+    }
+
+    #[test]
+    fn whoever_hears_of_a_failed_record_had_its_pages_left_out_by_it() {
+        assert_refused("left no record that could not be written", || {
+            LossList::default().put_back_replaced(Vec::new(), &(VolumeIndex(1), 0..2));
+        });
     }
 }

@@ -323,6 +323,7 @@ impl<E: Env> Mirrorer<E> {
                 }
             }
         }
+        assert!(end <= row.batches_end(), "batches of row {} end at page {end}, in its summary", row.number);
         SegmentPlan { end, checksums, summary: Some(bytes) }
     }
 
@@ -330,6 +331,8 @@ impl<E: Env> Mirrorer<E> {
     /// either. False: an SSD failed.
     async fn copy_chunk(&self, copy: &WantedCopy, new: PresentCopy, plan: &SegmentPlan, first: u32) -> bool {
         let pages = first..plan.end.min(first + CHUNK_PAGES);
+        let end = copy.row.batches_end();
+        assert!(0 < first && pages.end <= end, "pages {pages:?} are copied, and batches lie between 0 and {end}");
         let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
         let target = self.ssd_at(new);
         if let Err(fault) = target.write(copy.row.purpose(), self.segments.log_offset(new, first), bytes).await {
@@ -413,7 +416,11 @@ impl<E: Env> Mirrorer<E> {
             copy.cell().change(MirrorChange::Withdrawn(old));
             return false;
         }
-        copy.row.replaced.borrow_mut().extend(old.present());
+        if let Some(old) = old.present() {
+            let mut replaced = copy.row.replaced.borrow_mut();
+            assert!(!replaced.contains(&old), "row {}: {old:?} is replaced twice", copy.row.number);
+            replaced.push(old);
+        }
         copy.cell().get() == Mirror::There(new)
     }
 

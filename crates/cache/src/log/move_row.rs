@@ -299,6 +299,9 @@ impl<E: Env> Mover<E> {
         self.data_loss.bring_list_up_to_date().await?;
         self.life.check_open()?;
         // Without any SSD, rows may be forgotten that are not even sealed: they stay so.
+        let is_oldest = self.state.oldest().is_some_and(|oldest| Rc::ptr_eq(&oldest, row));
+        assert!(is_oldest, "row {} is declared free, and is not the oldest", row.number);
+        assert_eq!(row.dirty(), 0, "row {} is declared free, and something of it is dirty", row.number);
         let freed = self.state.numbers.declare_free(row.number);
         if let Err(error) = self.rows.record_rows().await {
             self.state.numbers.withdraw_free(freed);
@@ -370,6 +373,7 @@ impl<E: Env> Mover<E> {
         self.rows.flush().await?;
         self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
         // It leaves out what is clean here, for nothing is older.
+        assert!(self.state.nothing_is_older(row), "row {} is on no list any more, and older rows are", row.number);
         self.data_loss.write_list_anew().await?;
         for live in self.data_loss.lives_of(row) {
             self.state.remove_at(live.volume, live.page, live.place);

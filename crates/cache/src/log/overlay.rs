@@ -52,6 +52,8 @@ impl Place {
 
     /// The place of the page `offset` pages behind the one here: behind it, or (zeroes, losses) the same.
     pub(crate) fn at(self, offset: u32, spread: bool) -> Self {
+        let is_in_row = !spread || offset < (1 << POSITION_BITS) - self.position();
+        assert!(is_in_row, "{offset} pages behind {self:?} lies another row");
         if spread { Self(self.0 + offset) } else { self }
     }
 }
@@ -302,7 +304,8 @@ impl Overlay {
     pub(crate) fn take_some_of(&mut self, volume: VolumeIndex) -> Vec<LivePage> {
         let some: Vec<LivePage> = self.range(volume, 0..1 << PAGE_BITS).take(1024).collect();
         for live in &some {
-            self.remove_at(volume, live.page, live.place);
+            let removed = self.remove_at(volume, live.page, live.place);
+            assert_eq!(removed, Some(*live), "what was found of a volume is not what is forgotten");
         }
         some
     }
@@ -325,6 +328,9 @@ impl Overlay {
                 - u64::from(before.is_some_and(LivePage::is_lost));
             counts.stored =
                 counts.stored + u64::from(after.is_some_and(is_stored)) - u64::from(before.is_some_and(is_stored));
+            let OverlayCounts { live, dirty, lost, stored } = *counts;
+            let adds_up = lost <= dirty && dirty <= live && stored <= live - lost;
+            assert!(adds_up, "{live} pages live in the log, {dirty} dirty, {lost} of them lost, and {stored} stored");
         }
     }
 
@@ -346,6 +352,7 @@ impl Overlay {
 /// that is computed.
 fn position(first: u64, leaf: &[Item], wanted: u64) -> usize {
     let Some(furthest) = leaf.len().checked_sub(1) else { return 0 };
+    assert!(first <= wanted, "page {wanted:#x} is looked for in a leaf that begins behind it, at {first:#x}");
     let distance = wanted - first;
     let bound = usize::try_from(distance).expect("an id fits the address space").min(leaf.len());
     if leaf.get(bound).is_some_and(|item| item.id() == wanted) {
@@ -413,6 +420,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::refused::assert_refused;
 
     fn live(volume: u16, page: u64, place: u32, dirty: bool) -> LivePage {
         let content = match place % 7 {
@@ -514,5 +522,19 @@ mod tests {
         overlay.set(&page);
         overlay.total.dirty = 0;
         overlay.set_clean_at(page.volume, page.page, page.place);
+    }
+
+    #[test]
+    fn no_place_is_one_of_the_next_row_and_no_page_lies_before_its_leaf() {
+        let last = Place::new(3, (1 << POSITION_BITS) - 1);
+        assert_eq!(last.at(7, false), last, "zeroes all lie at one place");
+        assert_refused("lies another row", || last.at(1, true));
+        assert_refused("is looked for in a leaf that begins behind it", || {
+            position(8, &[Item::new(&live(0, 8, 1, true))], 7);
+        });
+        let mut overlay = Overlay::default();
+        overlay.set(&live(0, 8, 1, true));
+        overlay.total.lost = 2;
+        assert_refused("0 dirty, 1 of them lost", || overlay.set(&live(0, 8, 1, false)));
     }
 }

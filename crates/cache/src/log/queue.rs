@@ -85,6 +85,7 @@ impl Append {
 }
 
 fn pages_in(data: &Buf) -> u32 {
+    assert!(data.len().is_multiple_of(hotset_block::PAGE_BYTES), "{} bytes are appended, not whole pages", data.len());
     u32::try_from(data.len() / hotset_block::PAGE_BYTES).expect("an append fits in a batch")
 }
 
@@ -122,6 +123,7 @@ impl Queue {
     /// It waits from here on, behind the others.
     pub(crate) fn push(&self, append: Append) {
         let pages = u64::from(append.data_pages());
+        assert!(!append.pages().is_empty(), "an append has no pages");
         self.appends.set(self.appends.get() + 1);
         self.pages.set(self.pages.get() + pages);
         let mut of_volumes = self.pages_of.borrow_mut();
@@ -239,6 +241,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::refused::assert_refused;
 
     type Wait = Promised<Result<(), Error>>;
 
@@ -366,5 +369,14 @@ mod tests {
         let taken = queue.take_first(Lane::Hosts, |_| true).unwrap();
         queue.ended(&taken);
         queue.put_back(taken);
+    }
+
+    #[test]
+    fn an_append_has_whole_pages() {
+        let of = |body| Append { volume: VolumeIndex(0), attachment: 1, page: 0, body, done: Promise::new().0 };
+        assert_refused("an append has no pages", || Queue::default().push(of(Body::Zeroes(0))));
+        assert_refused("100 bytes are appended, not whole pages", || {
+            Queue::default().push(of(Body::Data(Buf::zeroed(100))))
+        });
     }
 }

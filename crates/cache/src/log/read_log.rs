@@ -46,6 +46,7 @@ impl<E: Env> LogReader<E> {
 
     /// Fills `buf` with the pages of a run; `None` if no copy brings them.
     pub(crate) async fn read_run(&self, run: &LogRun, mut buf: Buf) -> Option<Buf> {
+        assert_eq!(buf.len(), run.bytes(), "pages {:?} of the log are read to room of another size", run.pages);
         match run.first.content {
             Content::Zeroes => {
                 buf.fill(0);

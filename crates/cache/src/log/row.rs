@@ -78,6 +78,7 @@ impl DirtyOf {
     fn add(&mut self, page: u32, since: RealInstant) {
         self.end = self.end.max(page + 1);
         if self.older.pages == 0 {
+            assert_eq!(self.newer.pages, 0, "a row has newer dirty pages of a volume, and none that are older");
             *self = Self {
                 older: DirtyOfVolume { pages: 1, since },
                 newer: DirtyOfVolume::default(),
@@ -301,7 +302,11 @@ impl Row {
 
     /// The segment that takes the next batch.
     pub(crate) fn next_segment(&self) -> u32 {
-        self.batches.get() % u32::try_from(self.segments.len()).expect("segments of a row are bounded")
+        self.batches.get() % self.segment_count()
+    }
+
+    fn segment_count(&self) -> u32 {
+        u32::try_from(self.segments.len()).expect("segments of a row are bounded")
     }
 
     /// Where the next batch goes.
@@ -315,6 +320,8 @@ impl Row {
         assert!(self.life().takes_batches(), "row {} is {:?} and gets a batch", self.number, self.life());
         self.add_batch(pages, payload);
         self.in_flight.set(self.in_flight.get() + 1);
+        let (in_flight, batches) = (self.in_flight.get(), self.batches.get());
+        assert!(in_flight <= batches, "row {}: {in_flight} batches are in flight of {batches}", self.number);
         self.batched_at.set(now);
     }
 
@@ -361,6 +368,7 @@ impl Row {
     /// Its summaries say that it has so many batches, and which is the last one.
     pub(crate) fn is_as_summarised(&self, summary: &Summary) {
         assert_eq!(self.batches.get(), 0, "row {}: its summaries are believed beside its batches", self.number);
+        assert!(!self.has_batches_in_flight(), "row {}: its summaries are believed while it is written", self.number);
         self.batches.set(summary.row_batches);
         self.last_checksum.set(summary.last_checksum);
     }
@@ -374,7 +382,10 @@ impl Row {
     pub(crate) fn encode_summary(&self, position: u32) -> Vec<u8> {
         assert!(!self.has_batches_in_flight(), "row {}: its summary would not say all that it holds", self.number);
         let header = self.header(position);
-        self.drafts.borrow()[at(position)].encode(&header, self.batches.get(), self.last_checksum.get())
+        let summary = self.drafts.borrow()[at(position)].encode(&header, self.batches.get(), self.last_checksum.get());
+        let (length, room) = (summary.len(), at(summary_pages(self.segment_pages)) * PAGE_BYTES);
+        assert!(length <= room, "row {}: a summary of {length} bytes would reach into the next segment", self.number);
+        summary
     }
 
     /// Its summaries have room for what they are to say. Batches are made so; those that a start finds may be anything.
@@ -385,6 +396,8 @@ impl Row {
 
     /// Its summaries are written, or will not be.
     pub(crate) fn forget_drafts(&self) {
+        let life = self.life();
+        assert!(!life.takes_batches(), "row {} is {life:?}, and forgets what its summaries are to say", self.number);
         self.drafts.borrow_mut().clear();
     }
 
@@ -417,6 +430,7 @@ impl Row {
     /// A version that no other entry ever had: row numbers are not reused.
     pub(crate) fn next_version(&self) -> u64 {
         let version = self.versions.get();
+        assert!(version < u32::MAX, "row {}: its next version would be that of what it lost", self.number);
         self.versions.set(version + 1);
         (self.number << 32) | u64::from(version)
     }
@@ -474,6 +488,8 @@ impl Row {
 
     /// A page's newest copy is at this position. Of what is dirty: since when.
     pub(super) fn add_live(&self, live: &LivePage, since: RealInstant) {
+        let (position, end) = (live.place.position(), self.segment_pages * self.segment_count());
+        assert!(position < end, "row {}: a page lives at position {position}, and it has {end}", self.number);
         self.live.set(self.live.get() + 1);
         let (word, bit) = word_and_bit(live.place.position());
         self.positions.borrow_mut()[word] |= bit;
@@ -481,7 +497,8 @@ impl Row {
             self.add_dirty(live.volume, live.place, since);
         }
         if let Some(listed) = self.listed_as() {
-            listed.pages.borrow_mut().insert((live.volume, live.page));
+            let is_new = listed.pages.borrow_mut().insert((live.volume, live.page));
+            assert!(is_new, "row {}: page {} is set aside twice", self.number, live.page);
         }
     }
 
@@ -490,7 +507,8 @@ impl Row {
         assert!(lives > 0, "row {}: a page leaves it, and none lives in it", self.number);
         self.live.set(lives - 1);
         if let Some(listed) = self.listed_as() {
-            listed.pages.borrow_mut().remove(&(live.volume, live.page));
+            let was_listed = listed.pages.borrow_mut().remove(&(live.volume, live.page));
+            assert!(was_listed, "row {}: page {} leaves it, and was not set aside", self.number, live.page);
         }
         // Other pages may be zeroes, or lost, by the same batch.
         if matches!(live.content, Content::Data { .. }) {

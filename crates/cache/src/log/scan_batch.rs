@@ -69,6 +69,8 @@ impl<E: Env> LogScan<'_, E> {
 
     /// Reads on in a copy until the window ends at `end` at least; `None` if the SSD does not bring it.
     pub(super) async fn read_on(&self, row: &Row, mirror: Mirror, window: &mut Window, end: u32) -> Option<()> {
+        let batches_end = row.batches_end();
+        assert!(end <= batches_end, "row {} is read up to page {end}, and batches end at {batches_end}", row.number);
         mirror.present()?;
         while window.end() < end {
             if window.failed {

@@ -108,6 +108,8 @@ impl Stream {
     /// The batches in flight are discarded, the oldest first; each counts until [it is erased](Self::orphan_is_erased).
     pub(crate) fn orphan_all(&self) -> VecDeque<Rc<InflightBatch>> {
         let orphans = self.inflight.take();
+        let are_first = orphans.iter().all(|batch| batch.start() >= self.completed.get());
+        assert!(are_first, "a batch is discarded that took effect before {:?}", self.completed.get());
         self.orphans.set(self.orphans.get() + orphans.len());
         orphans
     }

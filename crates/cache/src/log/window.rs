@@ -27,6 +27,7 @@ impl Window {
 
     /// Nothing before this page is asked for again.
     pub(crate) fn advance(&mut self, page: u32) {
+        assert!(page >= self.wanted, "page {page} is to be read on from, and {} was before", self.wanted);
         self.wanted = page;
         // The other copy may have brought what this one was not read for.
         if page > self.end() {
@@ -42,8 +43,23 @@ impl Window {
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        assert!(bytes.len().is_multiple_of(PAGE_BYTES), "{} bytes of a copy are no whole pages", bytes.len());
         self.bytes.drain(..at(self.wanted - self.first) * PAGE_BYTES);
         self.first = self.wanted;
         self.bytes.extend_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refused::assert_refused;
+
+    #[test]
+    fn what_was_read_of_a_copy_is_in_order_and_in_whole_pages() {
+        let mut window = Window::new();
+        window.advance(3);
+        assert_refused("page 2 is to be read on from, and 3 was before", || window.advance(2));
+        assert_refused("100 bytes of a copy are no whole pages", || window.push(&[0; 100]));
     }
 }

@@ -116,6 +116,7 @@ impl WriteLog {
     }
 
     pub(crate) fn add_row(&self, row: &Rc<Row>) {
+        assert!(!row.is_aside(), "row {} is out of the log, and comes into it", row.number);
         self.take_row_slot(row);
         let mut order = self.order.borrow_mut();
         let is_newest = order.back().is_none_or(|newest| newest.number < row.number);
@@ -126,6 +127,8 @@ impl WriteLog {
 
     /// A row that is set aside: it takes no room of the log.
     pub(crate) fn add_aside(&self, row: &Rc<Row>) {
+        assert!(row.is_aside(), "row {} is of the log, and is listed as set aside", row.number);
+        assert!(self.aside_of(row.number).is_none(), "row {} is set aside twice", row.number);
         self.take_row_slot(row);
         self.aside.borrow_mut().push(Rc::clone(row));
     }
@@ -159,6 +162,7 @@ impl WriteLog {
 
     /// Nothing of it is live or listed any more.
     pub(crate) fn remove_aside(&self, row: &Rc<Row>) {
+        assert_eq!(row.dirty(), 0, "row {} is set aside no more, and something of it is dirty", row.number);
         self.aside.borrow_mut().retain(|other| !Rc::ptr_eq(other, row));
         self.leave_row_slot(row);
     }
@@ -172,6 +176,7 @@ impl WriteLog {
     pub(crate) fn remove_oldest(&self) {
         let row = self.order.borrow_mut().pop_front().expect("there is an oldest row");
         assert!(row.life().has_ended(), "row {} is {:?} and is freed", row.number, row.life());
+        assert!(!self.numbers.is_live(row.number), "row {} is freed, and was not declared free", row.number);
         self.forget_row(&row);
     }
 
@@ -350,6 +355,8 @@ impl WriteLog {
     /// A row that took no batch is closed; its record, if there is one, says so at the next change.
     pub(crate) fn drop_row(&self, row: &Rc<Row>) {
         assert_eq!(row.batches(), 0, "row {} is closed, and has taken batches", row.number);
+        let is_current = self.open.is_current(|current| Rc::ptr_eq(current, row));
+        assert!(!is_current, "row {} is dropped while it takes batches", row.number);
         self.remove_newest(row);
         self.record_names_dropped.set(true);
     }
@@ -452,6 +459,7 @@ mod tests {
     use crate::log::row::RowReading;
     use crate::log::row_life::RowChange;
     use crate::log::segment_copy::Mirror;
+    use crate::refused::assert_refused;
 
     /// Their headers are not durable yet.
     fn log_with_new_rows(count: u64) -> (WriteLog, Vec<Rc<Row>>) {
@@ -813,5 +821,47 @@ mod tests {
         let row = open_row();
         // As if it had ended before.
         drop(RowReading::of_nobody(&row));
+    }
+
+    #[test]
+    fn what_a_row_cannot_be_ends_the_process() {
+        let (log, rows) = log_with_rows(1);
+        let row = &rows[0];
+        let aside = || Rc::new(Row::new_aside(log.free_row_slot().unwrap(), 9, 7, 1, 256, RealInstant(0)));
+        assert_refused("row 1 is Open, and forgets what its summaries are to say", || row.forget_drafts());
+        assert_refused("a page lives at position 256, and it has 256", || {
+            row.add_live(&data(0, 256, row), RealInstant(0))
+        });
+        assert_refused("row 9 is out of the log, and comes into it", || log.add_row(&aside()));
+        assert_refused("row 1 is of the log, and is listed as set aside", || log.add_aside(row));
+        let first = aside();
+        log.add_aside(&first);
+        assert_refused("row 9 is set aside twice", || log.add_aside(&aside()));
+        first.add_live(&data(0, 3, &first), RealInstant(0));
+        assert_refused("row 9: page 3 is set aside twice", || first.add_live(&data(0, 3, &first), RealInstant(0)));
+        assert_refused("row 9: page 4 leaves it, and was not set aside", || first.remove_live(&data(0, 4, &first)));
+        assert_refused("row 9 is set aside no more, and something of it is dirty", || log.remove_aside(&first));
+        assert!(log.open.begin_preparing());
+        log.open.is_ready(Rc::clone(row));
+        log.open.use_prepared();
+        assert_refused("row 1 is dropped while it takes batches", || log.drop_row(row));
+        row.change(RowChange::Closed);
+        row.change(RowChange::BatchesEnded);
+        assert_refused("row 1 is freed, and was not declared free", || log.remove_oldest());
+    }
+
+    /// A start believes batches that no writer makes: of such a row there are no summaries.
+    #[test]
+    fn a_row_of_batches_that_its_summaries_have_no_room_for_gets_none() {
+        let (_, rows) = log_with_rows(1);
+        let mut payload = Payload::default();
+        (0..130).for_each(|page| payload.push_pages(1, page, 1, &[0]));
+        let mut fits = Vec::new();
+        for _ in 0..4 {
+            rows[0].found_batch(2, &payload);
+            fits.push(rows[0].fits_summaries());
+        }
+        assert_eq!(fits, [true, true, true, false], "three pages are kept for the summary");
+        assert_refused("would reach into the next segment", || rows[0].encode_summary(0));
     }
 }

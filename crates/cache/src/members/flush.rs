@@ -12,6 +12,7 @@ pub(crate) async fn cover<X>(flusher: &Flusher, mark: Mark, flush: impl AsyncFn(
             continue;
         };
         let covers = flusher.mark();
+        assert!(covers >= mark, "a flush begins after {mark:?} was asked for, and covers {covers:?} only");
         flush().await?;
         flusher.set_covered(covers);
         drop(running);

@@ -60,7 +60,8 @@ pub(crate) struct FlushInFlight<'a>(&'a Flusher);
 
 impl Drop for FlushInFlight<'_> {
     fn drop(&mut self) {
-        self.0.running.set(false);
+        let was_running = self.0.running.replace(false);
+        assert!(was_running, "a flush ends, and none ran: two may have run at once");
         self.0.ended.wake_all();
     }
 }
@@ -68,6 +69,7 @@ impl Drop for FlushInFlight<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused::assert_refused;
 
     #[test]
     fn a_flush_covers_what_completed_before_it_started_and_nothing_later() {
@@ -96,5 +98,13 @@ mod tests {
         let (flusher, other) = (Flusher::new(), Flusher::new());
         other.wrote();
         flusher.set_covered(other.mark());
+    }
+
+    #[test]
+    fn a_flush_ends_once() {
+        let flusher = Flusher::new();
+        let running = flusher.start();
+        flusher.running.set(false);
+        assert_refused("a flush ends, and none ran", || drop(running));
     }
 }

@@ -112,7 +112,8 @@ impl<E: Env> Members<E> {
         let MembersParts { record, found, env, .. } = parts;
         let witnesses = Witnesses::default();
         let marks = Rc::new(Marks::new(env.clone(), parts.pool_uuid));
-        for ssd in &parts.ssds {
+        for (place, ssd) in (0..).zip(&parts.ssds) {
+            assert_eq!(ssd.index, SsdIndex(place), "SSD {} is found under another index", ssd.path);
             let number = found.ssds.iter().find(|(uuid, _)| *uuid == ssd.uuid).map_or(0, |(_, number)| *number);
             ssd.witness.opened(number);
             ssd.losses.set(found.seen.losses_of(ssd.uuid));
@@ -181,6 +182,8 @@ impl<E: Env> Members<E> {
 
     /// It is one of them from now on, under the next index.
     pub(crate) fn push(&self, ssd: &Rc<Ssd<E>>) {
+        let next = self.next_index(0);
+        assert_eq!(ssd.index, next, "SSD {} joins under an index that is not the next one", ssd.path);
         self.ssds.push(Rc::clone(ssd));
     }
 

@@ -187,6 +187,7 @@ impl Ownership {
     }
 
     pub(crate) fn end_refresh(&self, ssd_uuid: u128) {
+        assert!(self.is_refreshing(ssd_uuid), "the mark on SSD {ssd_uuid:032x} was moved, and nobody began to");
         self.refreshing.borrow_mut().retain(|(other, _)| *other != ssd_uuid);
     }
 
@@ -247,6 +248,7 @@ impl Ownership {
 mod tests {
     use super::*;
     use crate::format::owner::tests::sample;
+    use crate::refused::assert_refused;
 
     fn us() -> Machine {
         Machine { daemon: 30, fallback: 31, machine: 40, boot: 50, name: "here".to_owned() }
@@ -407,5 +409,10 @@ mod tests {
         assert_eq!(held(37), [1, 0], "it is not asked");
         ownership.has_looked(at(38), RealInstant(0));
         assert_eq!(held(60), [0, 0], "one look is enough");
+    }
+
+    #[test]
+    fn a_mark_is_moved_no_more_when_it_was() {
+        assert_refused("was moved, and nobody began to", || Ownership::default().end_refresh(7));
     }
 }

@@ -83,6 +83,7 @@ impl PoolLife {
 
     /// The stop comes to the write log.
     pub(crate) fn end_log(&self) {
+        assert!(self.is_stopping(), "the write log of a pool ends that serves");
         self.change(StopChange::LogEnds);
     }
 
@@ -120,6 +121,7 @@ impl PoolLife {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused::assert_refused;
 
     const STOPS: [StopState; 4] =
         [StopState::Serving, StopState::EndingFills, StopState::EndingLog, StopState::Stopped];
@@ -164,5 +166,10 @@ mod tests {
         let clean = PoolLife::default();
         clean.end("it has stopped");
         assert_eq!(clean.check_open().map_err(|error| error.kind), Err(ErrorKind::Stopping));
+    }
+
+    #[test]
+    fn the_write_log_of_a_pool_that_serves_goes_on() {
+        assert_refused("the write log of a pool ends that serves", || PoolLife::default().end_log());
     }
 }

@@ -38,6 +38,7 @@ impl<E: Env> Members<E> {
         change(&mut record);
         self.note_writes();
         record.written = self.budget.borrow().written();
+        assert_follows(&self.record.borrow(), &record);
         self.write_record(RecordKind::Members, record.encode()).await?;
         self.budget.borrow_mut().recorded(record.written);
         self.is_on_record(record);
@@ -46,7 +47,6 @@ impl<E: Env> Members<E> {
 
     /// The members record is this one from here on: neither who belongs nor what was opened goes back.
     fn is_on_record(&self, record: MembersRecord) {
-        assert_follows(&self.record.borrow(), &record);
         *self.record.borrow_mut() = record;
     }
 
@@ -94,6 +94,7 @@ impl<E: Env> Members<E> {
         record.epoch += 1;
         record.ssds.extend(members);
         record.spares.retain(|spare| ssds.iter().all(|ssd| ssd.uuid != spare.uuid));
+        assert_follows(&self.record.borrow(), &record);
         self.write_record_to(RecordKind::Members, record.encode(), ssds).await?;
         self.is_on_record(record);
         Ok(())
@@ -141,6 +142,7 @@ impl<E: Env> Members<E> {
         };
         self.numbers.assert_newest(kind, number);
         let agreed = ssds + usize::from(state_agrees);
+        assert!(agreed <= members_before, "{agreed} of {members_before} members have {kind:?} record {number}");
         let takes_effect = state_agrees || agreed * 2 > members_before;
         let missed = (!state_agrees).then(|| MissedRecord { number, bytes: takes_effect.then_some(bytes) });
         self.state.note(kind, missed);
@@ -194,7 +196,9 @@ impl<E: Env> Members<E> {
     }
 
     async fn write_ssd_record(self: &Rc<Self>, ssd: Rc<Ssd<E>>, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
-        let (offset, _) = kind.area(number % 2, ssd.layout.catalogue_area_bytes);
+        let (offset, area_bytes) = kind.area(number % 2, ssd.layout.catalogue_area_bytes);
+        let fits = u64::try_from(bytes.len()).is_ok_and(|length| length <= area_bytes);
+        assert!(fits, "SSD {}: {kind:?} record {number} of {} bytes has no room", ssd.path, bytes.len());
         let result = match ssd.write(Purpose::Record, RECORDS_OFFSET + offset, self.env.buffers().copy_of(bytes)).await
         {
             Ok(_) => ssd.flush().await,

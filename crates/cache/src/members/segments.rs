@@ -89,6 +89,7 @@ impl Segments {
 
     /// The slots of a segment.
     pub(crate) fn slots(&self, segment: u32) -> Range<u32> {
+        assert!(segment >= self.index_segments, "segment {segment} is of the slot index, and is asked for slots");
         let first = (segment - self.index_segments) * self.slots_per_segment;
         first..first + self.slots_per_segment
     }
@@ -131,6 +132,7 @@ impl Segments {
             self.filling.borrow().range(slots).next().is_none(),
             "segment {segment} is claimed while a fill writes to it"
         );
+        assert!(self.slots_per_segment > 0, "segment {segment} has no slots, and would drain for ever");
         self.uses.borrow_mut()[at(segment)] = Use::Draining(self.slots_per_segment);
         self.log.set(self.log.get() + 1);
         self.assert_counted();
@@ -143,6 +145,8 @@ impl Segments {
         match used {
             Use::Slots => false,
             Use::Draining(left) => {
+                let fill = self.filling.borrow().get(&local_slot).copied();
+                assert_eq!(fill, None, "slot {local_slot} goes to the log while a fill writes to it");
                 self.uses.borrow_mut()[segment] = if left == 1 { Use::Free } else { Use::Draining(left - 1) };
                 self.free.set(self.free.get() + usize::from(left == 1));
                 true
@@ -269,6 +273,7 @@ mod tests {
     use super::*;
     use crate::config::BlockBytes;
     use crate::format::layout::segment_bytes_for;
+    use crate::refused::assert_refused;
 
     #[test]
     fn a_segment_goes_to_the_log_when_its_last_slot_is_released_and_comes_back() {
@@ -432,5 +437,14 @@ mod tests {
         let not_given = Purpose::Slot { slot: unused, generation: 70 };
         assert!(!allows(not_given, at(layout.slot_offset(unused), stride)), "no fill has it");
         assert!(!allows(Purpose::Record, index - 512..index + 512), "it ends in the slot index");
+    }
+
+    #[test]
+    fn no_slot_is_of_the_index_and_none_goes_to_the_log_under_a_fill() {
+        let segments = Segments::new(10, 2, 3);
+        assert_refused("segment 1 is of the slot index, and is asked for slots", || segments.slots(1));
+        segments.claim(3);
+        segments.filling.borrow_mut().insert(4, 70);
+        assert_refused("slot 4 goes to the log while a fill writes to it", || segments.release_slot(4));
     }
 }

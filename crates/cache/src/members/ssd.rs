@@ -153,6 +153,7 @@ impl<E: Env> Ssd<E> {
 
     /// It has left: whoever opens the device next finds it free, as soon as nothing of it is in flight.
     pub(crate) fn let_go(&self) {
+        assert!(!self.is_online(), "SSD {} is let go of, and is {:?}", self.path, self.life());
         self.device.take();
     }
 
@@ -173,7 +174,8 @@ impl<E: Env> Ssd<E> {
 
     /// Nothing is believed of what it held.
     pub(crate) fn begin_incarnation(&self, incarnation: u64) {
-        self.incarnation.set(incarnation);
+        let before = self.incarnation.replace(incarnation);
+        assert_ne!(incarnation, before, "SSD {}: what it held would be believed under its new incarnation", self.path);
     }
 
     /// In this run.
@@ -213,6 +215,8 @@ impl<E: Env> Ssd<E> {
     }
 
     pub(crate) async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        let (length, end) = (u64::try_from(buf.len()).expect("a length fits in 64 bits"), self.layout.ssd_bytes);
+        assert!(offset + length <= end, "SSD {}: {length} bytes are read at {offset}, and it has {end}", self.path);
         let device = self.device()?;
         let (buf, result) = self.watched(pin!(device.read(offset, buf))).await?;
         self.io.has_read(buf.len());
@@ -289,6 +293,8 @@ impl<E: Env> Ssd<E> {
     pub(crate) fn go_offline(&self, change: LifeChange, reason: &str) -> bool {
         let (was_online, was_readable) = (self.is_online(), self.life().is_readable());
         self.change(change);
+        let life = self.life();
+        assert!(!life.is_online(), "SSD {}: after {change:?} it is {life:?}, and was to be out of use", self.path);
         if !was_readable {
             return false;
         }
@@ -326,6 +332,8 @@ impl<E: Env> Ssd<E> {
 
     /// Its slot index is flushed up to this record, as others are to witness.
     pub(crate) fn has_flushed_index(&self, end: u64) {
+        let before = self.index_flushed.get();
+        assert!(end >= before || end == 0, "SSD {}: its index was flushed to {before}, then to {end}", self.path);
         self.index_flushed.set(end);
     }
 
@@ -367,7 +375,8 @@ impl<E: Env> Ssd<E> {
     }
 
     pub(crate) fn end_probe(&self) {
-        self.probing.set(false);
+        let was_probed = self.probing.replace(false);
+        assert!(was_probed, "SSD {}: it was not asked whether it answers, and nobody waits any more", self.path);
     }
 
     pub(crate) fn is_probed(&self) -> bool {
@@ -454,6 +463,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::format::layout::{OWNER_OFFSET, RECORDS_OFFSET, SUPERBLOCK_OFFSETS};
     use crate::format::superblock::tests::sample;
+    use crate::refused::assert_refused;
 
     const SECTOR: u64 = 512;
     /// The SSD's only segment of the log, and the slot that is being filled.
@@ -558,5 +568,21 @@ pub(crate) mod tests {
         a_row_where_a_slot_is: ROW, |places| places.slot;
         a_row_beyond_the_end: ROW, |places| places.end;
         a_segment_of_a_row_that_had_it_before: FORMER_ROW, |places| places.log;
+    }
+
+    #[test]
+    fn an_ssd_is_read_up_to_its_end_and_let_go_when_it_is_out_of_use() {
+        Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring").run(async |env| {
+            let ssd = new_ssd(env);
+            assert_refused("is let go of, and is Online", || ssd.let_go());
+            assert_refused("it was not asked whether it answers", || ssd.end_probe());
+            assert_refused("would be believed under its new incarnation", || ssd.begin_incarnation(ssd.incarnation()));
+            assert_refused("and was to be out of use", || ssd.go_offline(LifeChange::Answered, ""));
+            ssd.has_flushed_index(8);
+            assert_refused("its index was flushed to 8, then to 7", || ssd.has_flushed_index(7));
+            let mut reading = Box::pin(ssd.read(ssd.layout.ssd_bytes - 512, Buf::zeroed(1024)));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert_refused("1024 bytes are read at", || reading.as_mut().poll(&mut context));
+        });
     }
 }

@@ -85,7 +85,9 @@ impl<E: Env> StateDirectory<E> {
         if self.hangs.get() {
             return StateRecord::Waits;
         }
-        let (offset, _) = kind.area(number % 2, CATALOGUE_AREA_BYTES_MAX);
+        let (offset, area_bytes) = kind.area(number % 2, CATALOGUE_AREA_BYTES_MAX);
+        let fits = u64::try_from(bytes.len()).is_ok_and(|length| length <= area_bytes);
+        assert!(fits, "{kind:?} record {number} of {} bytes would overwrite another one", bytes.len());
         let (state, buf) = (Rc::clone(self), self.env.buffers().copy_of(bytes));
         StateRecord::Begun(Box::pin(async move {
             let Some(device) = state.device() else { return false };
@@ -97,7 +99,8 @@ impl<E: Env> StateDirectory<E> {
     /// Nobody waits for it any more. Nothing else is written there before it has ended (rule `late-io`).
     pub(super) fn leave(self: &Rc<Self>, record: StateRecord) {
         let StateRecord::Begun(writing) = record else { return };
-        self.hangs.set(true);
+        let hung = self.hangs.replace(true);
+        assert!(!hung, "two records are on their way to the state directory, and nobody waits for either");
         let state = Rc::clone(self);
         self.env.spawn(async move {
             writing.await;

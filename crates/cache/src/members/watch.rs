@@ -70,7 +70,8 @@ impl Watch {
         if index == waiters.taken.len() {
             waiters.taken.push(None);
         }
-        waiters.taken[index] = Some((since, waker));
+        let other = waiters.taken[index].replace((since, waker));
+        assert!(other.is_none(), "operation {index} of an SSD is watched in the place of another one");
         InflightOp { watch: self, index }
     }
 
@@ -100,7 +101,8 @@ impl InflightOp<'_> {
 impl Drop for InflightOp<'_> {
     fn drop(&mut self) {
         let mut waiters = self.watch.waiters.borrow_mut();
-        waiters.taken[self.index] = None;
+        let ended = waiters.taken[self.index].take();
+        assert!(ended.is_some(), "operation {} of an SSD ends, and was not watched", self.index);
         waiters.free.push(self.index);
     }
 }
@@ -108,6 +110,7 @@ impl Drop for InflightOp<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused::assert_refused;
 
     #[test]
     fn a_silent_ssd_leaves_only_where_nothing_is_lost_with_it() {
@@ -126,5 +129,17 @@ mod tests {
             let long = silence(151, bits);
             assert_eq!(long.verdict() == Verdict::Leaves, lossless || !long.dirty, "{bits:04b}");
         }
+    }
+
+    #[test]
+    fn an_operation_is_watched_until_it_ends() {
+        let watch = Watch::default();
+        let operation = watch.register(Instant(1), Waker::noop().clone());
+        watch.waiters.borrow_mut().free.push(operation.index);
+        assert_refused("operation 0 of an SSD is watched in the place of another one", || {
+            std::mem::forget(watch.register(Instant(2), Waker::noop().clone()));
+        });
+        watch.waiters.borrow_mut().taken[0] = None;
+        assert_refused("operation 0 of an SSD ends, and was not watched", || drop(operation));
     }
 }

@@ -11,8 +11,10 @@ impl<E: Env> Members<E> {
     /// Takes in what was written since it looked last.
     pub(super) fn note_writes(&self) {
         let new = |ssd: &Rc<Ssd<E>>| {
-            let written = ssd.bytes_written.get();
-            written - ssd.bytes_noted.replace(written)
+            let (written, noted) = (ssd.bytes_written.get(), ssd.bytes_noted.get());
+            assert!(noted <= written, "SSD {}: {noted} bytes count as written, and {written} were", ssd.path);
+            ssd.bytes_noted.set(written);
+            written - noted
         };
         let bytes: u64 = self.ssds.iter().map(new).sum();
         self.budget.borrow_mut().add(bytes, self.env.unix_seconds());

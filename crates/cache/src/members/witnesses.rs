@@ -139,7 +139,8 @@ impl WitnessCopy {
     }
 
     pub(crate) fn set_told(&self, changes: u64) {
-        self.told.set(changes);
+        let before = self.told.replace(changes);
+        assert!(changes >= before, "a member was told {before} changes, and then {changes}");
     }
 
     pub(crate) fn set_durable(&self, changes: u64) {
@@ -168,7 +169,8 @@ impl WitnessCopy {
 
     /// The write that was on its way has ended.
     pub(crate) fn ended(&self) {
-        self.writing.set(false);
+        let was_written = self.writing.replace(false);
+        assert!(was_written, "a record of a member's is written, and none was on its way");
         self.event.wake_all();
     }
 
@@ -185,6 +187,7 @@ impl WitnessCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refused::assert_refused;
 
     #[test]
     fn numbers_rise_over_all_members_and_each_writes_its_two_areas_in_turn() {
@@ -222,5 +225,13 @@ mod tests {
     #[should_panic(expected = "members know 1 changes, and there were 0")]
     fn members_know_of_no_change_that_there_was_not() {
         Witnesses::default().set_kept(1);
+    }
+
+    #[test]
+    fn a_member_is_told_more_and_more_by_one_record_at_a_time() {
+        let copy = WitnessCopy::default();
+        copy.set_told(3);
+        assert_refused("a member was told 3 changes, and then 2", || copy.set_told(2));
+        assert_refused("and none was on its way", || copy.ended());
     }
 }

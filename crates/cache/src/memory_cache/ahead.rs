@@ -135,7 +135,10 @@ impl Ahead {
     /// A piece was read; `None`: it could not be, or not in a way that can be relied on. It may be gone meanwhile.
     pub(super) fn bring(&mut self, id: u64, bytes: Option<Buf>) {
         match (self.pieces.iter_mut().find(|piece| piece.id == id), bytes) {
-            (Some(piece), Some(bytes)) => piece.bytes = Some(bytes),
+            (Some(piece), Some(bytes)) => {
+                assert!(piece.bytes.is_none(), "pages {:?} of a stream are brought twice", piece.pages);
+                piece.bytes = Some(bytes);
+            }
             (Some(_), None) => self.forget(id),
             (None, _) => {}
         }
@@ -208,6 +211,7 @@ impl Ahead {
 
     fn count(&mut self) {
         let pages: u64 = self.pieces.iter().map(|piece| piece.pages.end - piece.pages.start).sum();
+        assert!(pages <= u64::from(PAGES_MAX), "{pages} pages are read ahead, and {PAGES_MAX} may be");
         self.pages = u32::try_from(pages).expect("what there is room for is counted in 32 bits");
     }
 }
@@ -217,6 +221,7 @@ mod tests {
     use hotset_block::PAGE_BYTES;
 
     use super::*;
+    use crate::refused::assert_refused;
 
     const VOLUME_PAGES: u64 = 100_000;
     const ALLOWED: u32 = 64 << 10;
@@ -313,5 +318,14 @@ mod tests {
         assert!(ahead.drop_oldest() && !ahead.drop_oldest());
         let small = extend(&mut ahead, 7, 0..16, VOLUME_PAGES, 4 * 120);
         assert_eq!(ranges(&small), [(16, 64), (64, 112)], "pieces are small in a small memory cache");
+    }
+
+    #[test]
+    fn a_piece_is_brought_once() {
+        let mut ahead = Ahead::default();
+        let wanted = extend(&mut ahead, 0, 0..64, VOLUME_PAGES, ALLOWED);
+        let bring = |ahead: &mut Ahead| ahead.bring(wanted[0].id, Some(Buf::zeroed(PAGE_BYTES)));
+        bring(&mut ahead);
+        assert_refused("of a stream are brought twice", || bring(&mut ahead));
     }
 }

@@ -36,7 +36,9 @@ impl PageIndex {
 
     /// Takes a place away; `hash_of` knows the hashes of all that are there.
     pub(super) fn remove(&mut self, hash: u64, place: u32, hash_of: impl Fn(u32) -> u64) {
-        let Some(mut hole) = self.find_cell(hash, |found| found == place) else { return };
+        let Some(mut hole) = self.find_cell(hash, |found| found == place) else {
+            unreachable!("place {place} is given free, and the index does not have it")
+        };
         let mut next = self.after(hole);
         while self.cells[next] != EMPTY {
             let home = bucket(hash_of(low_half(self.cells[next])), self.cells.len());
@@ -75,5 +77,17 @@ impl PageIndex {
     /// Steps from one cell on to another.
     fn distance(&self, from: usize, to: usize) -> usize {
         if from <= to { to - from } else { to + self.cells.len() - from }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refused::assert_refused;
+
+    #[test]
+    fn a_place_that_is_given_free_was_in_the_index() {
+        let mut index = PageIndex::new(4);
+        assert_refused("place 1 is given free, and the index does not have it", || index.remove(0, 1, |_| 0));
     }
 }

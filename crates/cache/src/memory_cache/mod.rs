@@ -35,6 +35,8 @@ const HANDLE_BYTES: u64 = 64;
 
 /// Requests of more pages go past the memory cache: what they would gain is little beside what they would push out.
 pub(crate) const REQUEST_PAGES_MAX: u64 = 32;
+// An admission has a bit for each page of a request.
+const _: () = assert!(REQUEST_PAGES_MAX <= 64);
 
 /// A key has the page in so many bits, and above them the volume's number.
 const PAGE_BITS: u32 = 42;
@@ -313,6 +315,7 @@ impl VolumePages {
         } else {
             (first..end).map(|key| u32::from(state.resident.remove(key))).sum()
         };
+        assert!(gone <= here, "{gone} pages of volume {} are superseded in memory, and {here} are there", self.number);
         state.volumes[self.number] = Some(here - gone);
     }
 
@@ -331,6 +334,7 @@ impl VolumePages {
     }
 
     fn key(&self, page: u64) -> u64 {
+        assert!(page < PAGES_END, "page {page} would be one of another volume in memory");
         let number = u64::try_from(self.number).expect("an address has 64 bits at most");
         (number << PAGE_BITS) | page
     }
@@ -339,7 +343,8 @@ impl VolumePages {
 impl Drop for VolumePages {
     fn drop(&mut self) {
         self.forget_all();
-        self.cache.state.borrow_mut().volumes[self.number] = None;
+        let left = self.cache.state.borrow_mut().volumes[self.number].take();
+        assert_eq!(left, Some(0), "volume {} gives its number away, and pages of it are in memory", self.number);
     }
 }
 
@@ -383,6 +388,7 @@ impl MemoryCacheState {
             self.seen.note(mixed(evicted.key), Past::Resident);
         }
         if let Some(Some(here)) = self.volumes.get_mut(at_u64(evicted.key >> PAGE_BITS)) {
+            assert!(*here > 0, "page {:#x} leaves the memory, and none of its volume is there", evicted.key);
             *here -= 1;
         }
         true
@@ -401,6 +407,7 @@ mod tests {
 
     use super::*;
     use crate::address::bytes_of;
+    use crate::refused::assert_refused;
 
     fn cache(pages: u64) -> MemoryCache {
         MemoryCache::new(pages * PAGE_COST_BYTES)
@@ -626,5 +633,11 @@ mod tests {
             drop(volumes);
             prop_assert_eq!(cache.status().used_bytes, 0);
         }
+    }
+
+    #[test]
+    fn no_page_is_taken_for_one_of_another_volume() {
+        let volume = cache(8).pages_of_volume();
+        assert_refused("would be one of another volume in memory", || volume.lend(PAGES_END));
     }
 }

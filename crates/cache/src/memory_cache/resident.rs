@@ -120,6 +120,7 @@ impl Resident {
                 u32::try_from(self.places.len() - 1).expect("pages in memory are counted in 32 bits")
             }
             free => {
+                assert!(self.places[at(free)].page.is_none(), "place {free} is free, and a page is there");
                 self.free = self.places[at(free)].newer;
                 self.places[at(free)] = held;
                 free
@@ -190,6 +191,7 @@ impl Resident {
         self.index.remove(mixed(key), place, |other| mixed(places[at(other)].key));
         let free = self.free;
         let held = &mut self.places[at(place)];
+        assert!(held.page.is_some(), "page {key:#x} is taken out of place {place}, which is free");
         held.page = None;
         held.newer = free;
         self.free = place;
@@ -218,6 +220,7 @@ impl Resident {
     fn unlink(&mut self, place: u32) {
         let Frame { newer, older, queue, .. } = self.places[at(place)];
         let list = self.list(queue);
+        assert!(list.len > 0, "place {place} leaves the {queue:?} queue, which is empty");
         list.len -= 1;
         if newer == NONE {
             list.newest = older;

@@ -44,6 +44,8 @@ impl<E: Env> PoolInner<E> {
         // Whoever opens the pool next is to know, also if the daemon dies before the SSD has left.
         self.members.witness_keeper().keep().await;
         self.record_without(ssd).await;
+        let may_go_on = ssd.life().has_left() || self.life.is_fenced();
+        assert!(may_go_on, "SSD {} is {:?} and on record, and the pool would go on without it", ssd.path, ssd.life());
         if let Some(log) = &self.log {
             log.go_on_without(ssd);
         }

@@ -310,7 +310,11 @@ impl<E: Env> Start<'_, E> {
     fn install(&self, indexes: Vec<(Rc<SlotSsd<E>>, FoundIndex)>) -> u64 {
         // Before any slot is listed, so that each is in the right queue at once.
         VolumeShares::of(&self.pool.rooms).apply_shares();
-        indexes.into_iter().map(|(ssd, index)| self.pool.clean.install_index(&ssd, index)).sum()
+        let used = || u64::from(self.pool.clean.slots().slots_used());
+        assert_eq!(used(), 0, "a start finds its slots in use already");
+        let found = indexes.into_iter().map(|(ssd, index)| self.pool.clean.install_index(&ssd, index)).sum();
+        assert_eq!(used(), found, "blocks that a start found on its SSDs share slots");
+        found
     }
 
     /// New incarnations, durably, for SSDs whose index is not believed; those of the plan have theirs already.

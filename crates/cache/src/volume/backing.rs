@@ -149,7 +149,9 @@ impl<'a, E: Env> PendingOperation<'a, E> {
 
 impl<E: Env> Drop for PendingOperation<'_, E> {
     fn drop(&mut self) {
-        self.answers.pending.set(self.answers.pending.get() - 1);
+        let pending = self.answers.pending.get();
+        assert!(pending > 0, "an operation of a backing device ends, and it works on none");
+        self.answers.pending.set(pending - 1);
         self.answers.heard.set(self.env.now());
         self.answers.missing.set(false);
     }
@@ -232,8 +234,9 @@ impl<'a, E: Env> FillReading<'a, E> {
 
 impl<E: Env> Drop for FillReading<'_, E> {
     fn drop(&mut self) {
-        let cost = &self.backing.fill_cost;
-        cost.set(cost.get() - self.cost);
+        let in_flight = self.backing.fill_cost.get();
+        assert!(self.cost <= in_flight, "a fill's read of cost {} ends, and {in_flight} is in flight", self.cost);
+        self.backing.fill_cost.set(in_flight - self.cost);
         if self.takes_turns {
             self.backing.turn(|turns, now| turns.fill_ends(now, self.cost));
         }
@@ -355,16 +358,19 @@ impl<E: Env> Backing<E> {
     }
 
     pub(crate) fn close(&self) {
+        assert!(self.reopening.get(), "backing device {} is closed while hosts may read it", self.name);
         *self.device.borrow_mut() = None;
     }
 
     /// Takes a device that was opened again: it is judged next.
     pub(crate) fn put(&self, device: E::Device) {
+        assert!(self.is_closed(), "backing device {} is put in the place of one that is open", self.name);
         *self.device.borrow_mut() = Some(Rc::new(device));
     }
 
     /// Reads go on; nothing is written, for this reason.
     pub(crate) fn end_reopening(&self, reason: BackingStop) {
+        assert!(self.reopening.get(), "backing device {}: {reason}, and nobody was opening it again", self.name);
         *self.latched.borrow_mut() = Some(reason);
         self.reopening.set(false);
         self.reopened.wake_all();
@@ -373,6 +379,7 @@ impl<E: Env> Backing<E> {
     /// Everything goes on, and what was written before counts as written no more. Answers whether hosts were told of something
     /// of that which they had not flushed.
     pub(crate) fn unlatch(&self) -> bool {
+        assert!(!self.is_closed(), "backing device {} is written again, and is not open", self.name);
         let doubtful = !self.flusher.covers(self.around.get());
         if doubtful {
             self.doubtful.set(self.around.get());
@@ -654,7 +661,8 @@ impl<E: Env> Backing<E> {
     }
 
     pub(crate) fn end_flush_to_publish(&self) {
-        self.flushing_to_publish.set(false);
+        let was_flushing = self.flushing_to_publish.replace(false);
+        assert!(was_flushing, "backing device {}: a flush to publish ends that did not begin", self.name);
     }
 
     /// Makes durable every write that completed before this call; also those from before the device was opened.

@@ -263,6 +263,8 @@ impl<E: Env> LoggedVolume<'_, E> {
                 Some(before) => joined(self.pool().env.buffers(), before, part),
             });
         }
+        let left = rest.map_or(0, |rest| rest.len());
+        assert_eq!(left, 0, "pages {:?} are cleaned, and {left} bytes of them are of no run", extent.range);
         extent.runs.iter().for_each(LogRun::release);
         let data = whole.expect("an extent has runs");
         let length = usize::try_from(range.length()).expect("an address has 64 bits at most");
@@ -387,7 +389,8 @@ fn pages_bytes(pages: &Range<u64>) -> u64 {
 fn split_at_gaps(range: &Range<u64>, runs: Vec<LogRun>, held: &Rc<Held>) -> Vec<DirtyExtent> {
     let mut extents: Vec<DirtyExtent> = Vec::new();
     for run in runs {
-        assert!(range.start <= run.pages.start && run.pages.end <= range.end);
+        let is_held = range.start <= run.pages.start && run.pages.end <= range.end;
+        assert!(is_held, "pages {:?} are to be cleaned, and {range:?} are held", run.pages);
         match extents.last_mut() {
             Some(extent) if extent.range.end == run.pages.start => {
                 extent.range.end = run.pages.end;

@@ -255,6 +255,8 @@ impl<'p, E: Env> Filler<'p, E> {
         }
         let parts = join_all(reads).await;
         let mut whole = parts.into_iter().reduce(Buf::join).expect("a block has pages");
+        let (length, block_bytes) = (whole.len(), at_u64(self.pool.blocks.bytes()));
+        assert_eq!(length, block_bytes, "{:?} comes in with another number of bytes than its slot has", fill.key());
         for (first, buf) in offered {
             let start = PAGE_BYTES * usize::try_from(first).expect("what lies in memory has an address");
             whole[start..start + buf.len()].copy_from_slice(&buf);

@@ -74,7 +74,8 @@ impl<E: Env> VolumeInner<E> {
         let backing = volume.view.capture_durable_identity(size_bytes).await?;
         let grown = pool.attachments.record_growth(known, backing).await?;
         *attached.settled_pages.borrow_mut() = settled_pages(&grown.backing);
-        volume.size_bytes.set(size_bytes);
+        let before = volume.size_bytes.replace(size_bytes);
+        assert_eq!(before, now, "a volume grew twice at once, to {size_bytes} bytes");
         Ok(())
     }
 

@@ -47,7 +47,9 @@ impl HeldPages {
             self.long.push(pages.clone());
             return true;
         }
-        words(pages).all(|(word, bits)| self.hold_in(word, bits))
+        let held = words(pages).all(|(word, bits)| self.hold_in(word, bits));
+        assert!(held, "pages {pages:?} were free, and some of them are held");
+        true
     }
 
     /// # Panics
@@ -132,7 +134,8 @@ impl HeldPages {
         let before = std::mem::replace(&mut self.cells, vec![Cell { word: NO_WORD, held: 0 }; length]);
         self.used = 0;
         for cell in before.into_iter().filter(|cell| cell.held != 0) {
-            self.hold_in(cell.word, cell.held);
+            let held = self.hold_in(cell.word, cell.held);
+            assert!(held, "word {} is held twice in a table that grows", cell.word);
         }
     }
 

@@ -33,6 +33,7 @@ impl Pieces {
         }
         let start = self.left.start;
         let end = self.left.end.min((start + self.bytes) / BYTES_MIN * BYTES_MIN);
+        assert!(start < end, "no byte of {:?} is in its next piece", self.left);
         self.left.start = end;
         Some(ByteRange { start, end })
     }

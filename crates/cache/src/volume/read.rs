@@ -69,6 +69,9 @@ impl<E: Env> Volume<E> {
         volume.recorder.note(range, Direction::Read, || volume.env.now());
         let began = volume.stats.read_latency.begin(|| volume.env.real_now());
         let result = VolumeReader::of(volume).read_range(range, destination).await;
+        let length_of = |buf: &Buf| u64::try_from(buf.len()).expect("a length fits in 64 bits");
+        let length = result.as_ref().map_or(range.length(), length_of);
+        assert_eq!(length, range.length(), "a host that reads {range:?} would get another number of bytes");
         volume.stats.read_latency.end(began, || volume.env.real_now());
         // Here, in the turn in which a hit is counted: hits per read never exceed one, whenever somebody looks.
         add(&volume.stats.reads, 1);
@@ -269,6 +272,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
             rest = next;
             reads.push(self.read_run(attached, run, part));
         }
+        assert!(rest.is_empty(), "pages {pages:?} are read, and {} bytes of them are of no run", rest.len());
         let mut whole: Option<Buf> = None;
         for part in join_all(reads).await {
             let part = part.inspect_err(|_| {

@@ -104,6 +104,8 @@ impl<E: Env> VolumeInner<E> {
         streaming: bool,
         durability: Durability,
     ) -> Result<(), Error> {
+        let is_inside = range.start < middle && middle < range.end;
+        assert!(is_inside, "a write of {range:?} is parted at {middle}, and one part of it has no bytes");
         let length = usize::try_from(middle - range.start).expect("a request fits in memory");
         // Copies, for devices ask for aligned buffers.
         let copy = |part: &[u8]| self.env.buffers().copy_of(part);

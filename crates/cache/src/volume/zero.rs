@@ -104,10 +104,12 @@ impl<E: Env> VolumeInner<E> {
             if start < first {
                 around.push(ByteRange { start, end: first });
             }
-            start = match logged.log.appends().is_without_ssds() || live.is_unavailable() {
+            let next = match logged.log.appends().is_without_ssds() || live.is_unavailable() {
                 true => logged.zero_past_the_log(range, live.page, effort).await?,
                 false => logged.zero_live_run(range, live.page).await?,
             };
+            assert!(start < next && next <= range.end, "of {range:?}, zeroes come next at {next}, after {start}");
+            start = next;
         }
         if start < range.end {
             around.push(ByteRange { start, end: range.end });

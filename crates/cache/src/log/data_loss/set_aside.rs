@@ -95,6 +95,8 @@ impl<E: Env> DataLoss<E> {
     /// What is set aside of a row; `None`: there is no place in memory for one more.
     fn twin_of(&self, row: &Row) -> Option<Rc<Row>> {
         if let Some(twin) = self.state.aside_of(row.number) {
+            let (there, of_row) = (twin.segments.len(), row.segments.len());
+            assert!(there >= of_row, "row {} has {of_row} segments, and is set aside as {there}", row.number);
             return Some(twin);
         }
         let Row { number, incarnation, segment_pages, .. } = *row;
