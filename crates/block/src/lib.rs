@@ -40,6 +40,7 @@ mod sysfs;
 mod tail;
 mod task;
 mod task_id;
+mod ublk;
 
 pub use apart::apart;
 pub use buf::{Buf, BufPool, PAGE_BYTES};
@@ -69,3 +70,4 @@ pub use running::{RunningClock, STRETCH_MAX, WAIT_MAX};
 pub use storage::{check_is_storage, lies_among_devices};
 pub use stream_copy::copy_for_device;
 pub use sysfs::identify;
+pub use ublk::{UBLK_REQUEST_BYTES, UblkCommand, UblkControl, UblkData, UblkDisk, UblkQueue};

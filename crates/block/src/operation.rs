@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
 
@@ -42,6 +43,14 @@ pub(crate) enum RingOperation {
     Send(Box<Message>),
     /// Takes one connection from a listening socket.
     Accept(Rc<OwnedFd>, Option<OwnedFd>),
+    Driver(DriverCommand),
+}
+
+/// What the driver behind a file is asked for (`IORING_OP_URING_CMD`). It keeps that for as long as it likes.
+pub(crate) struct DriverCommand {
+    pub(crate) file: Arc<File>,
+    pub(crate) number: u32,
+    pub(crate) bytes: [u8; 16],
 }
 
 /// Bytes between a buffer and a file, whole or up to an error or the end of the file.
@@ -111,6 +120,9 @@ impl RingOperation {
                 let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
                 opcode::Accept::new(fd(socket), address, length).flags(libc::SOCK_CLOEXEC).build()
             }
+            Self::Driver(command) => {
+                opcode::UringCmd16::new(fd(&*command.file), command.number).cmd(command.bytes).build()
+            }
         }
     }
 
@@ -121,7 +133,7 @@ impl RingOperation {
             Self::Transfer(transfer) => transfer.perform(),
             Self::Sync(file) => copy(file).and_then(|file| File::from(file).sync_data()).map(|()| 0),
             Self::Allocate(file, mode, range) => sys::allocate(file, *mode, *range).map(|()| 0),
-            Self::Poll(..) | Self::Receive(..) | Self::Send(_) | Self::Accept(..) => return None,
+            Self::Poll(..) | Self::Receive(..) | Self::Send(_) | Self::Accept(..) | Self::Driver(_) => return None,
         };
         let answer = performed.unwrap_or_else(|error| -error.raw_os_error().unwrap_or(libc::EIO));
         Some(answer)
@@ -136,7 +148,8 @@ impl RingOperation {
             | Self::Poll(..)
             | Self::Receive(..)
             | Self::Send(_)
-            | Self::Accept(..) => 0,
+            | Self::Accept(..)
+            | Self::Driver(_) => 0,
         }
     }
 
@@ -152,7 +165,9 @@ impl RingOperation {
                 }
                 Step::Done(outcome(result))
             }
-            Self::Sync(_) | Self::Allocate(..) | Self::Poll(..) | Self::Receive(..) => Step::Done(outcome(result)),
+            Self::Sync(_) | Self::Allocate(..) | Self::Poll(..) | Self::Receive(..) | Self::Driver(_) => {
+                Step::Done(outcome(result))
+            }
         }
     }
 
@@ -161,15 +176,20 @@ impl RingOperation {
     pub(crate) fn only_waits(&self) -> bool {
         match self {
             Self::Poll(..) | Self::Receive(..) | Self::Accept(..) => true,
-            Self::Transfer(_) | Self::Sync(_) | Self::Allocate(..) | Self::Send(_) => false,
+            Self::Transfer(_) | Self::Sync(_) | Self::Allocate(..) | Self::Send(_) | Self::Driver(_) => false,
         }
+    }
+
+    /// Whether the kernel keeps it for as long as a device lives, so that nobody waits for its end.
+    pub(crate) fn stays(&self) -> bool {
+        matches!(self, Self::Driver(_))
     }
 
     /// Whether the operation may last as long as somebody at the other end of a socket likes.
     pub(crate) fn waits_for_peer(&self) -> bool {
         match self {
             Self::Poll(..) | Self::Receive(..) | Self::Accept(..) | Self::Send(_) => true,
-            Self::Transfer(_) | Self::Sync(_) | Self::Allocate(..) => false,
+            Self::Transfer(_) | Self::Sync(_) | Self::Allocate(..) | Self::Driver(_) => false,
         }
     }
 }

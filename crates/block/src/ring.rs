@@ -38,6 +38,8 @@ pub(crate) struct Ring {
     slots: Vec<Slot>,
     free: Vec<usize>,
     in_flight: usize,
+    /// Those of them that the kernel keeps.
+    staying: usize,
     /// Something large was begun since the kernel was visited last.
     urgent: bool,
     /// What the kernel did not take yet, in order. Empty but for moments.
@@ -107,6 +109,7 @@ impl Ring {
             slots: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
+            staying: 0,
             urgent: false,
             backlog: VecDeque::new(),
             arena: 0..0,
@@ -130,6 +133,7 @@ impl Ring {
     /// [`Ring::abandon`].
     pub(crate) fn begin(&mut self, operation: RingOperation, waker: Waker) -> usize {
         self.urgent |= operation.transfer_bytes() >= AT_ONCE_BYTES;
+        self.staying += usize::from(operation.stays());
         let repeats = Repeats::default();
         let slot =
             Slot::InFlight(InFlight { operation, repeats, waker: Some(waker), abandoned: false, cancelled: false });
@@ -198,8 +202,9 @@ impl Ring {
         }
     }
 
+    /// What has begun and has an end.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight
+        self.in_flight - self.staying
     }
 
     /// Stops what waits for peers, messages on their way out included.
@@ -334,11 +339,13 @@ impl Ring {
             }
             Step::Done(_) if running.abandoned => {
                 self.in_flight -= 1;
+                self.staying -= usize::from(running.operation.stays());
                 self.free.push(index);
                 None
             }
             Step::Done(outcome) => {
                 self.in_flight -= 1;
+                self.staying -= usize::from(running.operation.stays());
                 self.slots[index] = Slot::Done(running.operation, outcome);
                 running.waker
             }
@@ -419,10 +426,11 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
     use std::rc::Rc;
+    use std::sync::Arc;
 
     use super::*;
     use crate::Buf;
-    use crate::operation::Message;
+    use crate::operation::{DriverCommand, Message};
 
     /// A ring on which `operation` has reached the kernel.
     fn ring_with(operation: RingOperation) -> (Ring, usize) {
@@ -453,6 +461,22 @@ mod tests {
             ring.complete(&mut Vec::new());
         }
         assert_eq!(Rc::strong_count(&socket), 1);
+    }
+
+    #[test]
+    fn nobody_waits_for_what_a_driver_keeps_and_its_answer_comes_all_the_same() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let command = DriverCommand { file: Arc::clone(&file), number: 0, bytes: [0; 16] };
+        let (mut ring, index) = ring_with(RingOperation::Driver(command));
+        assert_eq!((ring.in_flight(), Arc::strong_count(&file)), (0, 2));
+        let answer = loop {
+            ring.enter(Wait::AtMost(Duration::from_secs(10))).unwrap();
+            ring.complete(&mut Vec::new());
+            if let Poll::Ready(answer) = ring.poll(index, Waker::noop()) {
+                break answer.1;
+            }
+        };
+        assert_eq!((answer, ring.in_flight(), ring.staying), (Err(libc::EOPNOTSUPP), 0, 0));
     }
 
     #[test]
