@@ -1,11 +1,12 @@
-//! Volumes as block devices of this machine: a kernel driver is given one end of a connection and told what is behind it, the other
-//! end is served as any host is.
+//! Volumes as block devices of this machine, by a driver of the kernel. One is told what is behind it, and either given one end of a
+//! connection whose other end is served as any host is, or asked for its requests, which are served in the same manner.
 //!
-//! A driver keeps its block device while nobody serves it, for [`WAIT`], and goes on with the next connection: the daemon may
-//! be killed, restarted or replaced under a mounted file system.
+//! A driver keeps its block device while nobody serves it, the kernel's NBD client for [`WAIT`], and goes on with whoever does so
+//! next: the daemon may be killed, restarted or replaced under a mounted file system.
 
 mod driver;
-mod kernel_nbd;
+pub mod kernel_nbd;
+pub mod ublk;
 mod wire;
 
 pub use self::driver::{DriverError, LocalDevice, LocalDriver, WAIT};
@@ -26,4 +27,9 @@ use crate::nbd::serve_without_handshake;
 pub fn serve(exports: &Exports, name: &str, end: UnixStream) -> io::Result<Option<ExportInfo>> {
     let stream = Stream::over_pair(exports.env(), end, "the kernel of this machine")?;
     Ok(serve_without_handshake(exports, name, stream, Link::LocalDevice))
+}
+
+/// What a driver has to be told of the export of that name; `None`: there is no such export now.
+pub fn export_info(exports: &Exports, name: &str) -> Option<ExportInfo> {
+    exports.list(|list| list.find(name).cloned())
 }

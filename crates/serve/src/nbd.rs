@@ -1,6 +1,6 @@
 //! The NBD protocol: its bytes, its handshake, its requests, and where its clients connect. It knows its wire, and serves whatever [`crate::Exports`] has.
 
-mod command;
+pub(crate) mod command;
 mod connection;
 pub mod fuzz;
 pub mod negotiation;

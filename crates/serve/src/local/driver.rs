@@ -2,21 +2,21 @@
 
 use std::fmt;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hotset_block::KernelNbdDevice;
+use hotset_block::{KernelNbdDevice, UblkDisk};
 
-use super::kernel_nbd;
-use crate::exports::ExportInfo;
+use super::{kernel_nbd, ublk};
 
-/// How long requests wait for the next daemon, until programs get errors.
+/// How long requests wait for the next daemon, until programs get errors: those of a driver that does not wait for ever.
 pub const WAIT: Duration = Duration::from_secs(600);
 
 /// A kernel driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalDriver {
+    /// Requests come as commands of io_uring.
+    Ublk,
     /// The kernel's own NBD client, configured by netlink.
     KernelNbd,
 }
@@ -24,6 +24,7 @@ pub enum LocalDriver {
 /// A block device that a driver has made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalDevice {
+    pub driver: LocalDriver,
     /// Where programs find it.
     pub path: PathBuf,
     pub size_bytes: u64,
@@ -38,13 +39,16 @@ pub enum DriverError {
     Missing,
     /// It is there, and refused.
     Refused(io::Error),
+    /// It cannot change the size of a device.
+    FixedSize,
 }
 
 impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("this kernel has no driver for local devices (module nbd)"),
-            Self::Refused(error) => write!(f, "the kernel's NBD client refuses it: {error}"),
+            Self::Missing => f.write_str("this kernel has no driver for local devices (module ublk_drv or nbd)"),
+            Self::Refused(error) => write!(f, "the kernel's driver refuses it: {error}"),
+            Self::FixedSize => f.write_str("this kernel's ublk cannot change the size of a device that is in use"),
         }
     }
 }
@@ -56,28 +60,16 @@ impl From<io::Error> for DriverError {
 }
 
 impl LocalDriver {
+    /// The one that makes new devices here. Blocks, briefly.
+    pub fn for_new_devices() -> Self {
+        if ublk::is_there() { Self::Ublk } else { Self::KernelNbd }
+    }
+
     /// What administrators know it by.
     pub fn word(self) -> &'static str {
         match self {
+            Self::Ublk => "ublk",
             Self::KernelNbd => "nbd",
-        }
-    }
-
-    /// The device that is known by `identifier`, if there is one: with a daemon behind it, or waiting for one.
-    pub fn find(self, identifier: &str) -> Option<LocalDevice> {
-        match self {
-            Self::KernelNbd => kernel_nbd::find(identifier).as_ref().map(device),
-        }
-    }
-
-    /// Gives the driver one end of a connection whose other end serves `export`: to the device that is known by `identifier`, which
-    /// is made if there is none.
-    ///
-    /// # Errors
-    /// See [`DriverError`].
-    pub fn attach(self, identifier: &str, export: &ExportInfo, end: UnixStream) -> Result<LocalDevice, DriverError> {
-        match self {
-            Self::KernelNbd => kernel_nbd::attach(identifier, export, &end).map(|found| device(&found)),
         }
     }
 
@@ -87,21 +79,48 @@ impl LocalDriver {
     /// See [`DriverError`]; there is no such device.
     pub fn resize(self, identifier: &str, size_bytes: u64, block_bytes: u32) -> Result<(), DriverError> {
         match self {
+            Self::Ublk => ublk::resize(identifier, size_bytes),
             Self::KernelNbd => kernel_nbd::resize(identifier, size_bytes, block_bytes),
         }
+    }
+}
+
+impl LocalDevice {
+    /// The device that is known by `identifier`, whoever made it, if there is one: with a daemon behind it, or waiting for one.
+    /// Blocks, briefly.
+    ///
+    /// # Errors
+    /// A driver does not say.
+    pub fn find(identifier: &str) -> Result<Option<Self>, DriverError> {
+        let found = ublk::find(identifier)?.map(Self::from);
+        Ok(found.or_else(|| kernel_nbd::find(identifier).map(Self::from)))
     }
 
     /// Ends the device that is known by `identifier`, if there is one; who still uses it gets errors.
     ///
     /// # Errors
     /// See [`DriverError`].
-    pub fn detach(self, identifier: &str) -> Result<(), DriverError> {
-        match self {
-            Self::KernelNbd => kernel_nbd::detach(identifier),
+    pub fn end(identifier: &str) -> Result<(), DriverError> {
+        match ublk::detach(identifier) {
+            Ok(()) | Err(DriverError::Missing) => kernel_nbd::detach(identifier),
+            Err(DriverError::Refused(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                kernel_nbd::detach(identifier)
+            }
+            refused => refused,
         }
     }
 }
 
-fn device(found: &KernelNbdDevice) -> LocalDevice {
-    LocalDevice { path: found.path(), size_bytes: found.size_bytes, number: found.number }
+impl From<KernelNbdDevice> for LocalDevice {
+    fn from(found: KernelNbdDevice) -> Self {
+        let (path, KernelNbdDevice { size_bytes, number, .. }) = (found.path(), found);
+        Self { driver: LocalDriver::KernelNbd, path, size_bytes, number }
+    }
+}
+
+impl From<UblkDisk> for LocalDevice {
+    fn from(found: UblkDisk) -> Self {
+        let (path, UblkDisk { size_bytes, number, .. }) = (found.path(), found);
+        Self { driver: LocalDriver::Ublk, path, size_bytes, number }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hotset_block::{GenericNetlink, KernelNbdDevice};
 
-use super::driver::{DriverError, WAIT};
+use super::driver::{DriverError, LocalDevice, WAIT};
 use super::wire::{self, Answer, DeviceRequest, Message};
 use crate::exports::ExportInfo;
 use crate::nbd::negotiation::abilities;
@@ -20,7 +20,12 @@ pub(super) fn find(identifier: &str) -> Option<KernelNbdDevice> {
     KernelNbdDevice::all().into_iter().find(|device| device.backend == identifier)
 }
 
-pub(super) fn attach(identifier: &str, export: &ExportInfo, end: &UnixStream) -> Result<KernelNbdDevice, DriverError> {
+/// Gives the driver one end of a connection whose other end serves `export`: to the device that is known by `identifier`, which
+/// is made if there is none. Blocks.
+///
+/// # Errors
+/// See [`DriverError`].
+pub fn attach(identifier: &str, export: &ExportInfo, end: &UnixStream) -> Result<LocalDevice, DriverError> {
     let family = Family::find()?;
     let request = DeviceRequest {
         index: find(identifier).map(|device| device.index),
@@ -38,7 +43,7 @@ pub(super) fn attach(identifier: &str, export: &ExportInfo, end: &UnixStream) ->
     let device = find(identifier).ok_or_else(|| io::Error::other("its device did not appear in /sys/block"))?;
     // Without the right to write there a restart of the daemon is noticed later, not less surely.
     let _ = device.look_after_requests_every(LOOK_INTERVAL);
-    Ok(device)
+    Ok(device.into())
 }
 
 pub(super) fn resize(identifier: &str, size_bytes: u64, block_bytes: u32) -> Result<(), DriverError> {

@@ -14,8 +14,8 @@ const EXTENTS_MAX: usize = 1024;
 
 /// What a session's client may do, as it was told in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Terms {
-    pub(super) structured_replies: bool,
+pub(crate) struct Terms {
+    pub(crate) structured_replies: bool,
     block_status: bool,
     /// A power of two.
     block_bytes_min: u64,
@@ -23,7 +23,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    pub(super) fn new(agreement: &Agreement, export: &ExportInfo) -> Self {
+    pub(crate) fn new(agreement: &Agreement, export: &ExportInfo) -> Self {
         Self {
             structured_replies: agreement.structured_replies,
             block_status: agreement.block_status,
@@ -33,7 +33,7 @@ impl Terms {
     }
 
     /// Of one that is told what the export is by other means than a handshake, and holds to its blocks.
-    pub(super) fn without_handshake(export: &ExportInfo) -> Self {
+    pub(crate) fn without_handshake(export: &ExportInfo) -> Self {
         Self {
             structured_replies: false,
             block_status: false,
@@ -44,7 +44,7 @@ impl Terms {
 
     /// Whether the request may be done on an export of that size; if not, the error number for the client. The size is that of now:
     /// the protocol cannot tell a client that an export has grown, but one that knows may use what was added.
-    pub(super) fn check(&self, request: &Request, size_bytes: u64) -> Result<(), u32> {
+    pub(crate) fn check(&self, request: &Request, size_bytes: u64) -> Result<(), u32> {
         if request.flags & !self.flags_for(request.command) != 0 {
             return Err(errno::EINVAL);
         }
@@ -98,7 +98,7 @@ impl Terms {
 }
 
 /// What the request is to those who look whether it is late.
-pub(super) fn operation(request: &Request) -> Operation {
+pub(crate) fn operation(request: &Request) -> Operation {
     let work = match request.command {
         Command::Write => Work::Store,
         Command::Flush => Work::Flush,
@@ -109,25 +109,43 @@ pub(super) fn operation(request: &Request) -> Operation {
 }
 
 /// When it may be answered.
-pub(super) fn durability(request: &Request) -> Durability {
+pub(crate) fn durability(request: &Request) -> Durability {
     if request.has(command_flag::FUA) { Durability::Durable } else { Durability::Volatile }
 }
 
 /// What the client is told.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Done,
     Data(Buf),
     Extents(Vec<Extent>),
 }
 
 /// What it is about.
-pub(super) fn range(request: &Request) -> ByteRange {
+pub(crate) fn range(request: &Request) -> ByteRange {
     // What a flush says of a range was not checked, and is not used.
     ByteRange { start: request.offset, end: request.offset.saturating_add(u64::from(request.length)) }
 }
 
+/// Bytes that a request brings or asks for, and that its session therefore holds. One that is too long is refused, and holds
+/// nothing.
+pub(crate) fn payload_bytes(request: &Request) -> usize {
+    match request.command {
+        Command::Read if u64::from(request.length) > REQUEST_BYTES_MAX => 0,
+        Command::Read | Command::Write => {
+            usize::try_from(request.length).expect("memory is addressed with at least 32 bits")
+        }
+        Command::Disconnect
+        | Command::Flush
+        | Command::Trim
+        | Command::Cache
+        | Command::WriteZeroes
+        | Command::BlockStatus
+        | Command::Unknown(_) => 0,
+    }
+}
+
 /// Does a request that passed [`Terms::check`], and is neither a read nor a write.
-pub(super) async fn perform<E: Env>(volume: &Volume<E>, request: &Request) -> Result<Answer, Error> {
+pub(crate) async fn perform<E: Env>(volume: &Volume<E>, request: &Request) -> Result<Answer, Error> {
     let (range, durability) = (range(request), durability(request));
     match request.command {
         Command::Flush => volume.flush().await?,
@@ -163,7 +181,7 @@ async fn populate<E: Env>(volume: &Volume<E>, range: ByteRange) -> Result<(), Er
 }
 
 /// The only place where our errors become the client's ("Error values").
-pub(super) fn errno(kind: ErrorKind) -> u32 {
+pub(crate) fn errno(kind: ErrorKind) -> u32 {
     match kind {
         ErrorKind::Invalid | ErrorKind::OutOfRange => errno::EINVAL,
         ErrorKind::ReadOnly => errno::EPERM,
@@ -183,7 +201,7 @@ pub(super) fn errno(kind: ErrorKind) -> u32 {
 }
 
 /// What a failure counts as.
-pub(super) fn reason(kind: ErrorKind) -> ErrorAnswer {
+pub(crate) fn reason(kind: ErrorKind) -> ErrorAnswer {
     match kind {
         // A fast zeroing that the device cannot do is asked for to learn that.
         ErrorKind::Invalid | ErrorKind::OutOfRange | ErrorKind::ReadOnly | ErrorKind::Unsupported => {

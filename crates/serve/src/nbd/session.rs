@@ -17,7 +17,7 @@ use hotset_block::{Buf, Env, HostEnv, Instant};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorAnswer, Volume};
 
-use super::command::{Answer, Terms, durability, errno, operation, perform, range, reason};
+use super::command::{Answer, Terms, durability, errno, operation, payload_bytes, perform, range, reason};
 use super::replies::{Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
 use crate::exports;
@@ -387,24 +387,6 @@ impl exports::Session for Session {
 
     fn at_rest(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(async move { self.ending.leaves(Course::Pausing).await })
-    }
-}
-
-/// Bytes that a request brings or asks for, and that its session therefore holds. One that is too long is refused, and holds
-/// nothing.
-fn payload_bytes(request: &Request) -> usize {
-    match request.command {
-        Command::Read if u64::from(request.length) > REQUEST_BYTES_MAX => 0,
-        Command::Read | Command::Write => {
-            usize::try_from(request.length).expect("memory is addressed with at least 32 bits")
-        }
-        Command::Disconnect
-        | Command::Flush
-        | Command::Trim
-        | Command::Cache
-        | Command::WriteZeroes
-        | Command::BlockStatus
-        | Command::Unknown(_) => 0,
     }
 }
 

@@ -18,11 +18,11 @@ use hotset_api::{ApiError, ApiErrorKind, ConditionKind, Subject, SubjectKind};
 use hotset_block::{Footprint, User, holder_of, keep_memory};
 use hotset_cache::VolumeStatus;
 use hotset_serve::Link;
-use hotset_serve::local::{DriverError, LocalDevice, LocalDriver};
+use hotset_serve::local::{DriverError, LocalDevice, LocalDriver, kernel_nbd, ublk};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::locals::Local;
+use super::locals::{Fetched, Local};
 use super::records::Records;
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::uuid;
@@ -42,9 +42,6 @@ const HOLDER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long udev may take to know a device.
 const UDEV_LIMIT: Duration = Duration::from_secs(5);
-
-/// The one there is.
-const DRIVER: LocalDriver = LocalDriver::KernelNbd;
 
 /// See the file's summary.
 pub(crate) struct LocalDevices {
@@ -92,8 +89,8 @@ impl LocalDevices {
                 connection.link == Link::LocalDevice && connection.export.as_deref() == Some(name)
             });
             let outcome = match (is_connected, &local.device) {
-                (true, Some(device)) => self.follow_size(&local.record, device, volume).await,
-                (true, None) | (false, _) => self.connect(&local.record, volume).await,
+                (true, Some(device)) => self.follow_size(&local, device, volume).await,
+                (true, None) | (false, _) => self.connect(&local, volume).await,
             };
             self.records.register.follow_for(ConditionKind::LocalDevice, of_volume(name), &outcome);
         }
@@ -110,19 +107,21 @@ impl LocalDevices {
         }
     }
 
-    /// Gives the driver another connection to the volume, and has the device found by the volume's name.
-    async fn connect(&self, record: &LocalRecord, volume: &VolumeStatus) -> Result<(), ApiError> {
-        let failed = |error: io::Error| device_error(&record.volume, &error.to_string());
-        let (ours, drivers) = UnixStream::pair().map_err(failed)?;
-        let name = volume.name.clone();
-        let thread = self.records.plane.of_volume(&volume.name);
-        let served = thread.call(move |plane| plane.serve_local(name, ours)).await?;
+    /// Has the volume serve its device, which is made if there is none, and has that found by the volume's name.
+    async fn connect(&self, local: &Local, volume: &VolumeStatus) -> Result<(), ApiError> {
+        let (record, identifier) = (&local.record, local.record.identifier.clone());
+        let driver = blocking(move || {
+            let found = LocalDevice::find(&identifier)?;
+            Ok(found.map_or_else(LocalDriver::for_new_devices, |device| device.driver))
+        });
+        let driver = driver.await?.map_err(|error| driver_error(&record.volume, &error))?;
+        let connected = match driver {
+            LocalDriver::Ublk => self.connect_ublk(local, volume).await?,
+            LocalDriver::KernelNbd => self.connect_kernel_nbd(record, volume).await?,
+        };
         // It is about to be served, or fenced.
-        let Some(export) = served else { return Ok(()) };
-        let identifier = record.identifier.clone();
-        let attached = blocking(move || DRIVER.attach(&identifier, &export, drivers)).await?;
-        let device = attached.map_err(|error| driver_error(&record.volume, &error))?;
-        link(&record.volume, &device.path).map_err(failed)?;
+        let Some(device) = connected else { return Ok(()) };
+        link(&record.volume, &device.path).map_err(|error| device_error(&record.volume, &error.to_string()))?;
         let path = device.path.display();
         tracing::info!(volume = record.volume, "is {path}, and {FOLDER}/{}", record.volume);
         self.records.locals.is_at(&record.volume, Some(device));
@@ -130,21 +129,85 @@ impl LocalDevices {
         Ok(())
     }
 
-    /// The device of a volume that has grown grows.
-    async fn follow_size(
+    /// Gives the driver another connection to the volume.
+    async fn connect_kernel_nbd(
         &self,
         record: &LocalRecord,
-        device: &LocalDevice,
         volume: &VolumeStatus,
-    ) -> Result<(), ApiError> {
-        let size_bytes = volume.size_bytes;
+    ) -> Result<Option<LocalDevice>, ApiError> {
+        let failed = |error: io::Error| device_error(&record.volume, &error.to_string());
+        let (ours, drivers) = UnixStream::pair().map_err(failed)?;
+        let name = volume.name.clone();
+        let thread = self.records.plane.of_volume(&volume.name);
+        let served = thread.call(move |plane| plane.serve_local(name, ours)).await?;
+        let Some(export) = served else { return Ok(None) };
+        let identifier = record.identifier.clone();
+        let attached = blocking(move || kernel_nbd::attach(&identifier, &export, &drivers)).await?;
+        attached.map(Some).map_err(|error| driver_error(&record.volume, &error))
+    }
+
+    /// Serves the requests of the device, which are fetched if they are not.
+    async fn connect_ublk(&self, local: &Local, volume: &VolumeStatus) -> Result<Option<LocalDevice>, ApiError> {
+        let fetched = match local.fetched.clone().filter(|fetched| fetched.requests.are_fetched()) {
+            Some(fetched) => fetched,
+            None => match self.fetch(&local.record, volume).await? {
+                Some(fetched) => fetched,
+                None => return Ok(None),
+            },
+        };
+        let (name, requests) = (volume.name.clone(), fetched.requests.clone());
+        let thread = self.records.plane.of_volume(&volume.name);
+        if !thread.call(move |plane| plane.serve_fetched(name, requests)).await? {
+            return Ok(None);
+        }
+        let identifier = local.record.identifier.clone();
+        let Some(start) = fetched.start else {
+            let found = blocking(move || LocalDevice::find(&identifier)).await?;
+            return found.map_err(|error| driver_error(&local.record.volume, &error));
+        };
+        let started = blocking(move || start.run()).await?;
+        let disk = started.map_err(|error| driver_error(&local.record.volume, &error))?;
+        let requests = fetched.requests;
+        self.records.locals.fetches(&local.record.volume, Some(Fetched { requests, start: None }));
+        Ok(Some(disk.into()))
+    }
+
+    /// Takes over the device of a daemon before, or makes one, and fetches its requests.
+    async fn fetch(&self, record: &LocalRecord, volume: &VolumeStatus) -> Result<Option<Fetched>, ApiError> {
+        let name = volume.name.clone();
+        let thread = self.records.plane.of_volume(&volume.name);
+        let told = thread.call(move |plane| plane.local_export(name)).await?;
+        let Some(export) = told else { return Ok(None) };
+        let identifier = record.identifier.clone();
+        let prepared = blocking(move || ublk::prepare(&identifier, &export)).await?;
+        let prepared = prepared.map_err(|error| driver_error(&record.volume, &error))?;
+        let start = prepared.start();
+        mark(&start.device_name()).map_err(|error| device_error(&record.volume, &error.to_string()))?;
+        let name = volume.name.clone();
+        let requests = thread.call(move |plane| plane.fetch_local(name, prepared)).await?;
+        let fetched = Fetched { requests, start: Some(start) };
+        self.records.locals.fetches(&record.volume, Some(fetched.clone()));
+        Ok(Some(fetched))
+    }
+
+    /// The device of a volume that has grown grows.
+    async fn follow_size(&self, local: &Local, device: &LocalDevice, volume: &VolumeStatus) -> Result<(), ApiError> {
+        let (record, driver, size_bytes) = (&local.record, device.driver, volume.size_bytes);
         if device.size_bytes == size_bytes {
             return Ok(());
         }
         let (identifier, block_bytes) = (record.identifier.clone(), volume.settings.logical_block_bytes);
-        let resized = blocking(move || DRIVER.resize(&identifier, size_bytes, block_bytes)).await?;
-        resized.map_err(|error| driver_error(&record.volume, &error))?;
-        self.records.locals.is_at(&record.volume, Some(LocalDevice { size_bytes, ..device.clone() }));
+        match blocking(move || driver.resize(&identifier, size_bytes, block_bytes)).await? {
+            Err(DriverError::FixedSize) if matches!(holder_now(local).await, Ok(None)) => {
+                // Nobody uses it: another one takes its place.
+                self.end(local).await?;
+                self.connect(&Local::new(record.clone()), volume).await?;
+            }
+            Err(error) => return Err(driver_error(&record.volume, &error)),
+            Ok(()) => {
+                self.records.locals.is_at(&record.volume, Some(LocalDevice { size_bytes, ..device.clone() }));
+            }
+        }
         tracing::info!(volume = record.volume, size_bytes, "its local device has grown with it");
         Ok(())
     }
@@ -176,10 +239,14 @@ impl LocalDevices {
         let record = LocalRecord { volume: name.clone(), backing: volume.backing.clone(), identifier };
         self.records.locals.add(record.clone());
         let done = match self.save() {
-            Ok(()) => self.connect(&record, volume).await,
+            Ok(()) => self.connect(&Local::new(record.clone()), volume).await,
             Err(error) => Err(error),
         };
         if let Err(error) = done {
+            if let Some(begun) = self.records.locals.of_volume(&name) {
+                // Why it did not succeed is more worth telling.
+                let _ = self.end(&begun).await;
+            }
             self.records.locals.remove(&name);
             // The next start would only find a device that it cannot make, and say so.
             let _ = self.save();
@@ -226,13 +293,21 @@ impl LocalDevices {
 
     async fn end(&self, local: &Local) -> Result<(), ApiError> {
         let (identifier, volume) = (local.record.identifier.clone(), local.record.volume.clone());
+        if let Some(fetched) = &local.fetched {
+            fetched.requests.refuse();
+        }
         let ended = blocking(move || {
-            let ended = DRIVER.detach(&identifier);
+            let found = LocalDevice::find(&identifier)?;
+            let ended = LocalDevice::end(&identifier);
             unlink(&volume);
+            if let Some(name) = found.as_ref().and_then(|device| device.path.file_name()) {
+                unmark(&name.to_string_lossy());
+            }
             ended
         });
         ended.await?.map_err(|error| driver_error(&local.record.volume, &error))?;
         self.records.locals.is_at(&local.record.volume, None);
+        self.records.locals.fetches(&local.record.volume, None);
         Ok(())
     }
 
@@ -281,17 +356,13 @@ pub(crate) fn path_of(volume: &str) -> String {
     format!("{FOLDER}/{volume}")
 }
 
-/// What administrators know the driver by.
-pub(crate) fn driver() -> &'static str {
-    DRIVER.word()
-}
-
 /// Refuses a state directory that lies on a device that only the daemon itself would bring back.
 ///
 /// # Errors
 /// A message for people.
 pub(crate) fn check_state_directory(state: &StateDirectory) -> Result<(), String> {
-    let own = state.locals().into_iter().filter_map(|record| Some((DRIVER.find(&record.identifier)?, record)));
+    let own =
+        state.locals().into_iter().filter_map(|record| Some((LocalDevice::find(&record.identifier).ok()??, record)));
     for (device, record) in own {
         if Footprint::lies_on(state.path(), device.number).unwrap_or(false) {
             return Err(format!(
@@ -317,12 +388,13 @@ pub(crate) fn local_device_under(path: &Path, locals: &[Local]) -> Option<String
 
 async fn holder_now(local: &Local) -> Result<Option<(PathBuf, User)>, ApiError> {
     let identifier = local.record.identifier.clone();
-    blocking(move || {
-        let device = DRIVER.find(&identifier)?;
+    let found = blocking(move || {
+        let Some(device) = LocalDevice::find(&identifier)? else { return Ok(None) };
         // What cannot be looked at is not there.
-        Some((device.path.clone(), holder_of(&device.path).ok()??))
-    })
-    .await
+        let user = holder_of(&device.path).ok().flatten();
+        Ok(user.map(|user| (device.path, user)))
+    });
+    found.await?.map_err(|error| driver_error(&local.record.volume, &error))
 }
 
 fn link(volume: &str, device: &Path) -> io::Result<()> {
@@ -333,6 +405,21 @@ fn link(volume: &str, device: &Path) -> io::Result<()> {
     fs::create_dir_all(FOLDER)?;
     unlink(volume);
     symlink(device, &path)
+}
+
+/// udev's rules know a device of ublk as ours by this: the driver has no room for more than its number.
+fn mark(device: &str) -> io::Result<()> {
+    fs::create_dir_all(FOLDER)?;
+    fs::write(mark_of(device), [])
+}
+
+/// What is not there is gone.
+fn unmark(device: &str) {
+    let _ = fs::remove_file(mark_of(device));
+}
+
+fn mark_of(device: &str) -> PathBuf {
+    Path::new(FOLDER).join(format!(".{device}"))
 }
 
 /// What is not there is gone.
@@ -361,7 +448,11 @@ fn driver_error(volume: &str, error: &DriverError) -> ApiError {
     let message = format!("volume {volume}: its local device: {error}");
     match error {
         DriverError::Missing => ApiError::new(ApiErrorKind::Unsupported, message).with_hint(
-            "`modprobe nbd` loads it (hotset.service does so by itself); without it hosts reach the volume over NBD as before",
+            "`modprobe ublk_drv` or `modprobe nbd` loads one (hotset.service does so by itself); without it hosts reach the volume over \
+             NBD as before",
+        ),
+        DriverError::FixedSize => ApiError::new(ApiErrorKind::Unsupported, message).with_hint(
+            "end its use (`umount`), and it has the volume's size within a second; from Linux 6.16 on it grows while it is in use",
         ),
         DriverError::Refused(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
             ApiError::new(ApiErrorKind::Device, message)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotset_serve::local::LocalDevice;
+use hotset_serve::local::ublk::{Start, UblkRequests};
 
 use crate::daemon::state::LocalRecord;
 
@@ -13,6 +14,22 @@ pub(crate) struct Local {
     pub(crate) record: LocalRecord,
     /// As it was seen last; `None`: it is not there.
     pub(crate) device: Option<LocalDevice>,
+    /// Of one whose requests this daemon fetches, or has fetched.
+    pub(super) fetched: Option<Fetched>,
+}
+
+/// The requests of a device, and whether programs can use it.
+#[derive(Clone, Debug)]
+pub(super) struct Fetched {
+    pub(super) requests: UblkRequests,
+    /// What lets programs do so; `None`: they can.
+    pub(super) start: Option<Start>,
+}
+
+impl Local {
+    pub(super) fn new(record: LocalRecord) -> Self {
+        Self { record, device: None, fetched: None }
+    }
 }
 
 /// See the file's summary.
@@ -21,7 +38,7 @@ pub(crate) struct Locals(Mutex<BTreeMap<String, Local>>);
 
 impl Locals {
     pub(crate) fn of(records: Vec<LocalRecord>) -> Self {
-        let local = |record: LocalRecord| (record.volume.clone(), Local { record, device: None });
+        let local = |record: LocalRecord| (record.volume.clone(), Local::new(record));
         Self(Mutex::new(records.into_iter().map(local).collect()))
     }
 
@@ -43,7 +60,7 @@ impl Locals {
     }
 
     pub(super) fn add(&self, record: LocalRecord) {
-        self.known().insert(record.volume.clone(), Local { record, device: None });
+        self.known().insert(record.volume.clone(), Local::new(record));
     }
 
     pub(super) fn remove(&self, volume: &str) {
@@ -62,6 +79,12 @@ impl Locals {
     pub(super) fn is_at(&self, volume: &str, device: Option<LocalDevice>) {
         if let Some(local) = self.known().get_mut(volume) {
             local.device = device;
+        }
+    }
+
+    pub(super) fn fetches(&self, volume: &str, fetched: Option<Fetched>) {
+        if let Some(local) = self.known().get_mut(volume) {
+            local.fetched = fetched;
         }
     }
 }

@@ -637,7 +637,7 @@ fn local_device(local: &Local, volume: &Volume) -> api::LocalDevice {
     api::LocalDevice {
         path: local_devices::path_of(&volume.name),
         device: local.device.as_ref().map(|device| device.path.display().to_string()),
-        driver: local_devices::driver().to_owned(),
+        driver: local.device.as_ref().map_or("", |device| device.driver.word()).to_owned(),
         connected: volume.clients.iter().any(|client| client.protocol == api::HostProtocol::LocalDevice),
     }
 }
