@@ -1,8 +1,8 @@
 #!/bin/sh
-# build.sh FOLDER [qemu-nbd | HOTSET [database | local | systemd]]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the
+# build.sh FOLDER [qemu-nbd | HOTSET [database | local | ublk | systemd]]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the
 # kernel's own NBD client is tried, with "qemu-nbd" FOLDER/initrd-reconnect, in which that program stands between the kernel
 # and the daemon, and with the program HOTSET FOLDER/initrd-daemon, in which the daemon itself runs too, and with
-# "database" FOLDER/initrd-database, in which there is PostgreSQL besides, with "local" FOLDER/initrd-local, in which there is fio, with "systemd" FOLDER/initrd-systemd, which starts as Debian does. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
+# "database" FOLDER/initrd-database, in which there is PostgreSQL besides, with "local" FOLDER/initrd-local, in which there is fio, with "ublk" the same with a newer kernel, with "systemd" FOLDER/initrd-systemd, which starts as Debian does. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
 # already is kept, but for the small parts.
 set -eu
 
@@ -12,12 +12,13 @@ cd "$1"
 PATH=$PATH:/usr/sbin:/sbin
 
 # Debian's kernel for virtual machines: a third of the size of the other, with all that is needed here.
+lists=""
 fetch_kernel() {
-    package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\)/\1/p' | head -1)
+    package=$(apt-cache $lists depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\)/\1/p' | head -1)
     [ -n "$package" ] || return 1
     rm -rf kernel download
     mkdir download
-    (cd download && apt-get -q -o APT::Sandbox::User=root download "$package" >/dev/null) || return 1
+    (cd download && apt-get $lists -q -o APT::Sandbox::User=root download "$package" >/dev/null) || return 1
     dpkg -x download/*.deb kernel
     rm -rf download
     cp kernel/boot/vmlinuz-* vmlinuz.new
@@ -28,6 +29,20 @@ fetch_kernel() {
 update_lists() {
     if [ "$(id -u)" = 0 ]; then apt-get -q update >/dev/null; else sudo -n apt-get -q update >/dev/null; fi
 }
+
+# The kernel of Debian's backports, which has ublk: by lists of packages of our own, beside those of the machine.
+use_backports() {
+    mkdir -p apt/lists/partial apt/cache/archives/partial
+    signed=/usr/share/keyrings/debian-archive-keyring.gpg
+    echo "deb [signed-by=$signed] http://deb.debian.org/debian bookworm-backports main" > apt/sources.list
+    lists="-o Dir::Etc::sourcelist=$PWD/apt/sources.list -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists=$PWD/apt/lists"
+    lists="$lists -o Dir::Cache=$PWD/apt/cache -o APT::Sandbox::User=root"
+    apt-get $lists -q update >/dev/null
+}
+if [ "${3:-}" = ublk ] && ! [ -e vmlinuz ] && ! { use_backports && fetch_kernel; }; then
+    echo "build.sh: no kernel of bookworm-backports: deb.debian.org has to be within reach once" >&2
+    exit 1
+fi
 
 if ! [ -e vmlinuz ] && ! fetch_kernel && ! { update_lists && fetch_kernel; }; then
     echo "build.sh: no linux-image-cloud-amd64 from apt: a Debian with its package lists is needed (apt-get update)" >&2
@@ -46,11 +61,14 @@ cp "$here/daemon.sh" "$here/power.sh" "$here/database.sh" "$here/udev.sh" "$here
 chmod +x root/init
 
 # What each module needs comes before it.
-for module in virtio_pci virtio_net virtio_blk crc32c_generic ext4 xfs nbd; do
+for module in virtio_pci virtio_net virtio_blk crc32c_generic ext4 xfs nbd ${3:+$(test "$3" = ublk && echo ublk_drv)}; do
     modprobe -d kernel -S "$release" --show-depends "$module" 2>/dev/null || true
 done | awk '/^insmod/ && !seen[$2]++ { print $2 }' | while read -r file; do
-    cp "$file" root/modules/
-    echo "/modules/$(basename "$file")" >> root/modules/order
+    case $file in
+        *.xz) xz -dc "$file" > "root/modules/$(basename "$file" .xz)" ;;
+        *) cp "$file" root/modules/ ;;
+    esac
+    echo "/modules/$(basename "$file" .xz)" >> root/modules/order
 done
 
 # A program with the libraries that it needs.
@@ -132,7 +150,7 @@ if [ "${3:-}" = systemd ]; then
     exit 0
 fi
 # fio, for the volumes that are block devices of the machine.
-if [ "${3:-}" = local ]; then
+if [ "${3:-}" = local ] || [ "${3:-}" = ublk ]; then
     rm -rf local
     mkdir -p local/programs
     add_program local "$(command -v fio)"

@@ -1,8 +1,14 @@
 # Sourced by guest.sh. A volume is a block device of this machine, with ext4 on it; the daemon is killed, restarted and replaced under
-# it, and nobody sees an error. The console says how often it is killed.
+# it, and nobody sees an error. The console says how often it is killed. The driver is the best that the kernel has.
 
 . /daemon.sh
 hotset=/programs/hotset
+
+driver=nbd
+disk=nbd
+if [ -e /dev/ublk-control ]; then driver=ublk; disk=ublkb; fi
+# In sectors, of the device of a volume.
+size_of() { cat "/sys/block/$(basename "$(readlink "/dev/hotset/$1")")/size"; }
 
 # It fails, and says so.
 refused() {
@@ -14,7 +20,7 @@ refused() {
 
 # The next daemon serves the device of the one before.
 served_again() {
-    until $hotset volume show ext4 | grep -q "^Local device.*by nbd)$"; do
+    until $hotset volume show ext4 | grep -q "^Local device.*by $driver)$"; do
         kill -0 $daemon || { cat /run/log; failed "the daemon ended"; }
         sleep 0.1
     done
@@ -31,7 +37,10 @@ write_and_check() {
 }
 
 step $hotset volume set ext4 local=on
-step [ "$(readlink /dev/hotset/ext4)" = /dev/nbd0 ]
+step [ "$(readlink /dev/hotset/ext4)" = /dev/${disk}0 ]
+# udev knows it as what it is: links of what is on it lead to it, and not to its backing device.
+/programs/udevadm test --action=add /sys/block/${disk}0 > /run/udev-test 2>&1
+grep -q "HOTSET_LOCAL=1" /run/udev-test || { cat /run/udev-test; failed "udev does not know it"; }
 $hotset volume set ext4 local=on | grep -q "already so" || failed "it is changed twice"
 step /programs/mke2fs -q -F -t ext4 /dev/hotset/ext4
 step mount -t ext4 /dev/hotset/ext4 /mnt
@@ -91,18 +100,31 @@ step mount -t ext4 /dev/disk-xfs /files
 step truncate -s 16M /files/disk
 step $hotset volume create grows --backing /files/disk
 step $hotset volume set grows local=on
-step [ "$(cat /sys/block/nbd1/size)" = 32768 ]
+step [ "$(size_of grows)" = 32768 ]
+# A kernel whose ublk cannot change the size of a device that is in use says so, and it grows when nobody uses it.
+if [ $driver = ublk ]; then exec 9> /dev/hotset/grows; fi
 step truncate -s 24M /files/disk
 step $hotset volume grow grows
+if [ $driver = ublk ]; then
+    round=0
+    until $hotset status | grep -q "cannot change the size of a device that is in use"; do
+        round=$((round + 1))
+        [ $round -lt 100 ] || failed "nobody says why its device does not grow"
+        sleep 0.1
+    done
+    step [ "$(size_of grows)" = 32768 ]
+    exec 9>&-
+fi
 round=0
-until [ "$(cat /sys/block/nbd1/size)" = 49152 ]; do
+until [ "$(size_of grows)" = 49152 ]; do
     round=$((round + 1))
     [ $round -lt 100 ] || failed "its device does not grow"
     sleep 0.1
 done
 # Another name leads to the same device.
+device=$(readlink /dev/hotset/grows)
 step $hotset volume rename grows grown
-step [ "$(readlink /dev/hotset/grown)" = /dev/nbd1 ]
+step [ "$(readlink /dev/hotset/grown)" = "$device" ]
 step [ ! -e /dev/hotset/grows ]
 # Whoever writes to it without mounting it uses it, too.
 exec 9> /dev/hotset/grown
@@ -122,12 +144,36 @@ kill -TERM $daemon
 wait $daemon
 step [ ! -e /dev/hotset/ext4 ]
 step [ ! -e /sys/block/nbd0/pid ]
+step [ ! -e /sys/block/ublkb0 ]
 start_daemon
 served_again
 step mount -t ext4 /dev/hotset/ext4 /mnt
 (cd /mnt && md5sum -c /run/sums > /run/checked) || failed "a file differs in the end"
 step umount /mnt
-if dmesg | grep -iE "i/o error|ext4-fs error|ext4-fs warning"; then failed "the kernel saw an error"; fi
+if dmesg | grep -iE "i/o error|ext4-fs error|ext4-fs warning|warning:.*ublk"; then failed "the kernel saw an error"; fi
+
+# Random reads of 4 KiB of what is in the memory cache, 32 at once: how many a second.
+random_reads() {
+    for pass in 1 2 3; do dd if=/dev/hotset/ext4 of=/dev/null bs=4k count=1024 iflag=direct 2> /dev/null; done
+    /programs/fio --name=reads --filename=/dev/hotset/ext4 --readonly --rw=randread --bs=4k --size=4M --iodepth=32 --ioengine=libaio \
+        --direct=1 --norandommap --time_based --ramp_time=1 --runtime=5 --output-format=terse --terse-version=3 | cut -d ';' -f 8
+}
+if [ $driver = ublk ]; then
+    ublk=$(random_reads)
+    # What a driver has made stays with it; without the better driver the other one takes over.
+    step $hotset volume set ext4 local=off
+    # Whoever had it open closes it in a moment.
+    round=0
+    until rmmod ublk_drv; do
+        round=$((round + 1))
+        [ $round -lt 100 ] || failed "its driver cannot be removed"
+        sleep 0.1
+    done
+    step $hotset volume set ext4 local=on
+    driver=nbd
+    served_again
+    echo "guest: random reads: ublk $ublk nbd $(random_reads)"
+fi
 
 # Without the driver the volume is served as before, and says what is missing.
 kill -TERM $daemon

@@ -34,6 +34,7 @@ pub(crate) struct Lab {
     /// Where the kernel is, and the archive of the machine's programs.
     folder: &'static Path,
     programs: &'static str,
+    processor: &'static str,
     /// How long the machine may run.
     limit_s: u64,
 }
@@ -56,6 +57,14 @@ impl Lab {
         Self::of(BUILT.get_or_init(|| build("lab-local", &["local"])), "initrd-local")
     }
 
+    /// With fio among the programs, and a kernel that has ublk.
+    pub(crate) fn with_ublk() -> Self {
+        static BUILT: OnceLock<PathBuf> = OnceLock::new();
+        let lab = Self::of(BUILT.get_or_init(|| build("lab-ublk", &["ublk"])), "initrd-local");
+        // In QEMU 7.2 this instruction spoils what newer kernels keep of memory.
+        Self { processor: "max,-cx16", ..lab }
+    }
+
     /// With systemd among the programs.
     pub(crate) fn with_systemd() -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -71,7 +80,7 @@ impl Lab {
         };
         let disks = DISKS.into_iter().map(disk).collect();
         relay(&site.socket("relay"), port);
-        Self { site, power, disks, port, folder, programs, limit_s: LIMIT_S }
+        Self { site, power, disks, port, folder, programs, processor: "max", limit_s: LIMIT_S }
     }
 
     /// The machine may run so much longer.
@@ -104,9 +113,9 @@ impl Lab {
 
     /// Starts the machine: which script it runs, for the how-manieth time on these disks, and whether for the last time.
     pub(crate) fn boot(&self, phase: &str, boot: u64, last: bool) -> Machine {
-        let port = self.port;
+        let (port, processor) = (self.port, self.processor);
         let fixed = format!(
-            "-accel tcg,thread=multi -cpu max -smp 2 -m 768 -nographic -no-reboot -monitor none -serial stdio \
+            "-accel tcg,thread=multi -cpu {processor} -smp 2 -m 768 -nographic -no-reboot -monitor none -serial stdio \
             -netdev user,id=net,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:10809 -device virtio-net-pci,netdev=net,romfile="
         );
         let mut arguments: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
