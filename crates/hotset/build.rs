@@ -33,7 +33,7 @@ fn main() {
         let path = fs::canonicalize(file).expect("a file that was just listed");
         writeln!(
             table,
-            "File {{ path: {:?}, tag: {:?}, plain: include_bytes!({path:?}), compressed: include_bytes!({compressed:?}) }},",
+            "ConsoleFile {{ path: {:?}, tag: {:?}, plain: include_bytes!({path:?}), compressed: include_bytes!({compressed:?}) }},",
             format!("/{name}"),
             tag(&content)
         )

@@ -40,8 +40,8 @@ pub(crate) struct Arguments {
     pub(crate) timeout: u64,
 
     /// How results and errors are printed: text, json with stable keys, or, of a list, its columns, as name,size
-    #[arg(short, long, global = true, default_value = "text", value_name = "FORMAT|COLUMNS", value_parser = Format::from_str)]
-    pub(crate) output: Format,
+    #[arg(short, long, global = true, default_value = "text", value_name = "FORMAT|COLUMNS", value_parser = OutputFormat::from_str)]
+    pub(crate) output: OutputFormat,
 
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -63,14 +63,14 @@ pub(crate) enum Output {
 
 /// What `--output` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     Text,
     Json,
     /// Of a list, in this order.
     Columns(Vec<String>),
 }
 
-impl FromStr for Format {
+impl FromStr for OutputFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

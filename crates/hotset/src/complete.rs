@@ -13,7 +13,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use hotset_api::{ApiError, OperationList, OperationState, PoolList, TokenList, VolumeList};
 use hotset_cache::config::{PoolName, VolumeName};
 
-use crate::args::{Arguments, Format, StatsWord};
+use crate::args::{Arguments, OutputFormat, StatsWord};
 use crate::client::{Address, Answers, Client};
 use crate::settings::{PoolSetting, VolumeSetting, pool_settings, volume_settings};
 
@@ -40,7 +40,7 @@ fn of_argument(verb: &str, argument: Arg) -> Arg {
         pools
     } else if kind == TypeId::of::<VolumeName>() || kind == TypeId::of::<StatsWord>() {
         volumes
-    } else if kind == TypeId::of::<Format>() {
+    } else if kind == TypeId::of::<OutputFormat>() {
         formats
     } else if kind == TypeId::of::<PoolSetting>() {
         pool_settings

@@ -37,7 +37,7 @@ use clap_complete::CompleteEnv;
 use hotset_api::{ApiError, ApiErrorKind};
 use utoipa::OpenApi;
 
-use args::{Arguments, ConfigVerb, Format, ImageVerb, Output, PoolVerb, TokenVerb, Verb, VolumeVerb};
+use args::{Arguments, ConfigVerb, ImageVerb, Output, OutputFormat, PoolVerb, TokenVerb, Verb, VolumeVerb};
 use client::{Address, Answers, ApiDoor, Client, Credentials};
 use endpoint::Endpoint;
 use escape::{escaped, escaped_lines};
@@ -183,22 +183,22 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
 }
 
 /// For people or for programs, and the columns that were asked for.
-fn form(format: &Format) -> (Output, Vec<String>) {
+fn form(format: &OutputFormat) -> (Output, Vec<String>) {
     match format {
-        Format::Text => (Output::Text, Vec::new()),
-        Format::Json => (Output::Json, Vec::new()),
-        Format::Columns(columns) => (Output::Text, columns.clone()),
+        OutputFormat::Text => (Output::Text, Vec::new()),
+        OutputFormat::Json => (Output::Json, Vec::new()),
+        OutputFormat::Columns(columns) => (Output::Text, columns.clone()),
     }
 }
 
 /// Columns are for verbs that print a list.
 fn check_format(arguments: &Arguments) -> Result<(), clap::Error> {
     match &arguments.output {
-        Format::Columns(columns) if !prints_a_list(&arguments.verb) => {
+        OutputFormat::Columns(columns) if !prints_a_list(&arguments.verb) => {
             let message = format!("-o {}: this verb prints no list: it is text or json", escaped(&columns.join(",")));
             Err(Arguments::command().error(clap::error::ErrorKind::InvalidValue, message))
         }
-        Format::Text | Format::Json | Format::Columns(_) => Ok(()),
+        OutputFormat::Text | OutputFormat::Json | OutputFormat::Columns(_) => Ok(()),
     }
 }
 

@@ -23,13 +23,13 @@ const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Hit ratios of the last seconds by volume; none where nothing was read.
-type Lines = BTreeMap<String, VecDeque<Option<f64>>>;
+type RecentHitRatios = BTreeMap<String, VecDeque<Option<f64>>>;
 
 /// Redraws every second until interrupted, or so many times.
 pub(crate) fn run(client: &Client, output: Output, arguments: &TopArguments) -> Result<(), ApiError> {
     let clear = if output == Output::Text && std::io::stdout().is_terminal() { CLEAR } else { "" };
     let mut before: Stats = client.get("/stats")?;
-    let mut lines = Lines::new();
+    let mut lines = RecentHitRatios::new();
     let mut drawn = 0;
     while arguments.count.is_none_or(|count| drawn < count) {
         std::thread::sleep(Duration::from_secs(1));
@@ -63,7 +63,7 @@ fn sort(rates: &mut [Rates], order: TopOrder) {
     }
 }
 
-fn remember(lines: &mut Lines, rates: &[Rates]) {
+fn remember(lines: &mut RecentHitRatios, rates: &[Rates]) {
     lines.retain(|name, _| rates.iter().any(|rates| rates.name == *name));
     for rates in rates {
         let line = lines.entry(rates.name.clone()).or_default();
@@ -74,7 +74,7 @@ fn remember(lines: &mut Lines, rates: &[Rates]) {
     }
 }
 
-fn table(rates: &[Rates], lines: &Lines) -> String {
+fn table(rates: &[Rates], lines: &RecentHitRatios) -> String {
     if rates.is_empty() {
         return "No volumes\n".to_owned();
     }
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_line_is_no_longer_than_half_a_minute_and_ends_with_its_volume() {
-        let mut lines = Lines::new();
+        let mut lines = RecentHitRatios::new();
         for _ in 0..100 {
             remember(&mut lines, &[Rates { name: "v".into(), read_iops: 1.0, hit_ratio: 0.2, ..Default::default() }]);
         }

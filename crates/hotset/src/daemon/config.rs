@@ -30,7 +30,7 @@ const MISSING_WAIT_S_MAX: u64 = 86_400;
 /// The file, as it is written. What is left out stays at its default.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ConfigFile {
     api: Option<Vec<String>>,
     nbd: Option<Vec<String>>,
     nbd_socket_group: Option<String>,
@@ -121,7 +121,7 @@ impl Config {
         Self::of(arguments, api, file).map_err(|message| written.placed(&message))
     }
 
-    fn of(arguments: &ServeArguments, api: &[Endpoint], file: File) -> Result<Self, String> {
+    fn of(arguments: &ServeArguments, api: &[Endpoint], file: ConfigFile) -> Result<Self, String> {
         let state = arguments.state.clone().or(file.state).unwrap_or_else(paths::state_directory);
         let state =
             std::path::absolute(&state).map_err(|error| format!("state directory {}: {error}", state.display()))?;
@@ -228,7 +228,7 @@ impl ConfigText {
 }
 
 /// The file named, or the default one if it exists.
-fn read_file(named: Option<&Path>) -> Result<(File, ConfigText), String> {
+fn read_file(named: Option<&Path>) -> Result<(ConfigFile, ConfigText), String> {
     let path = named.unwrap_or(Path::new(paths::CONFIG_FILE));
     let text = match given_file::read_text(path) {
         Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => return Ok(Default::default()),
@@ -354,7 +354,8 @@ mod tests {
     /// The keys of the file, or of one of its tables, as the type itself tells them of one that it does not know.
     fn known(table: &str) -> Vec<String> {
         let heading = if table.is_empty() { String::new() } else { format!("[{table}]\n") };
-        let error = toml::from_str::<File>(&format!("{heading}no-such-key = 1")).expect_err("there is no such key");
+        let error =
+            toml::from_str::<ConfigFile>(&format!("{heading}no-such-key = 1")).expect_err("there is no such key");
         let message = error.message().to_owned();
         let (_, keys) = message.split_once("expected").unwrap_or_else(|| panic!("{message}"));
         keys.split('`').skip(1).step_by(2).map(str::to_owned).collect()
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(shown(manual::INSTALLED), default);
         for (name, value) in manual::keys() {
             let line = format!("{name} = {value}");
-            assert!(toml::from_str::<File>(&line).is_ok() || name.contains('.'), "{line}");
+            assert!(toml::from_str::<ConfigFile>(&line).is_ok() || name.contains('.'), "{line}");
             if !EXAMPLES.contains(&name.as_str()) && !name.contains('.') {
                 assert_eq!(shown(&line), default, "{line}");
             }
@@ -393,7 +394,7 @@ mod tests {
             .filter(|line| !line.starts_with("# "))
             .map(|line| format!("{}\n", line.trim_start_matches('#')))
             .collect();
-        let file: File = toml::from_str(&text).unwrap();
+        let file: ConfigFile = toml::from_str(&text).unwrap();
         assert!(file.tls.is_some() && file.api_tls.is_some(), "{text}");
     }
 

@@ -38,10 +38,10 @@ pub(super) const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
 /// Where the lines go. A handle: cloning it is cheap.
 #[derive(Clone)]
 pub(super) struct LogSink {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
 }
 
-struct Shared {
+struct SharedQueue {
     queue: Mutex<Queue>,
     /// There is a line, or none any more.
     changed: Condvar,
@@ -108,7 +108,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
 
 impl LogSink {
     fn start(out: impl Write + Send + 'static, counters: Counters) -> io::Result<Self> {
-        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), counters });
+        let shared = Arc::new(SharedQueue { queue: Mutex::default(), changed: Condvar::new(), counters });
         let writer = Arc::clone(&shared);
         std::thread::Builder::new().name("log".to_owned()).spawn(move || writer.write_forever(out))?;
         Ok(Self { shared })
@@ -160,7 +160,7 @@ impl LogSink {
     }
 }
 
-impl Shared {
+impl SharedQueue {
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -276,9 +276,9 @@ mod tests {
         }
     }
 
-    type Told = (LogSink, Counters, mpsc::Sender<Result<(), i32>>, mpsc::Receiver<Vec<u8>>);
+    type GatedSink = (LogSink, Counters, mpsc::Sender<Result<(), i32>>, mpsc::Receiver<Vec<u8>>);
 
-    fn gated() -> Told {
+    fn gated() -> GatedSink {
         let ((permits, inbox), (out, written)) = (mpsc::channel(), mpsc::channel());
         let counters = Counters::default();
         let sink = LogSink::start(Gated { permits: inbox, out }, counters.clone()).unwrap();

@@ -26,11 +26,11 @@ enum Doing {
 /// See the file's summary. A handle: cloning it is cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
-    inner: Arc<Inner>,
+    inner: Arc<Occupancy>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Occupancy {
     connections_max: usize,
     streams_max: usize,
     guests: Mutex<Guests>,
@@ -73,7 +73,7 @@ impl Default for Room {
 impl Room {
     fn with_max(connections_max: usize, streams_max: usize) -> Self {
         let (guests, left) = (Mutex::default(), Notify::new());
-        Self { inner: Arc::new(Inner { connections_max, streams_max, guests, left }) }
+        Self { inner: Arc::new(Occupancy { connections_max, streams_max, guests, left }) }
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.

@@ -14,12 +14,12 @@ pub(crate) struct VolumeCounter {
     pub(crate) help: &'static str,
     pub(crate) get: fn(&VolumeStats) -> u64,
     /// `None`: the history does not keep it.
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<HistoryPlace>,
 }
 
 /// What the history keeps of a counter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct HistoryPlace {
     /// Among the values of a bucket: the format of the history file.
     pub(crate) place: usize,
     /// The series that shows it for each second; `None`: no series, or one that is more than a rate.
@@ -39,7 +39,7 @@ macro_rules! counters {
                 metric: $metric,
                 help: $help,
                 get: |stats| stats.$name,
-                kept: first![$(Some(Kept { place: $place, rate: first![$(Some(|point| &mut point.$rate),)? None] }),)? None],
+                kept: first![$(Some(HistoryPlace { place: $place, rate: first![$(Some(|point| &mut point.$rate),)? None] }),)? None],
             },
         )*)*];
 

@@ -11,11 +11,11 @@ use hotset_cache::config::{PoolName, VolumeName};
 /// See the file's summary. A handle: cloning it is cheap.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<Assignments>>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct Assignments {
     pools: BTreeMap<PoolName, usize>,
     volumes: BTreeMap<VolumeName, usize>,
     /// Pools that are being opened on each thread.
@@ -38,12 +38,12 @@ impl Drop for OpeningPlace {
 impl Places {
     /// Of so many threads.
     pub(super) fn new(threads: usize) -> Self {
-        let inner = Inner { opening: vec![0; threads], ..Inner::default() };
+        let inner = Assignments { opening: vec![0; threads], ..Assignments::default() };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, Assignments> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -53,14 +53,14 @@ impl fmt::Display for TraceError {
 }
 
 /// Lines of one format.
-enum Format {
+enum TraceFormat {
     Csv,
     Msr(msr::MsrReader),
     Blkparse(blkparse::BlkparseReader),
     Iolog(iolog::IologReader),
 }
 
-impl Format {
+impl TraceFormat {
     /// Tells the format by the first lines of a trace.
     fn of(head: &[String]) -> Option<Self> {
         let first = head.iter().find(|line| !line.trim().is_empty())?;
@@ -100,7 +100,7 @@ impl Format {
 pub(crate) struct Trace {
     path: PathBuf,
     lines: BufReader<Box<dyn Read>>,
-    format: Format,
+    format: TraceFormat,
     line_number: u64,
     line: Vec<u8>,
 }
@@ -112,7 +112,7 @@ impl Trace {
         let mut probe = Self {
             path: path.to_owned(),
             lines: lines(path).map_err(error)?,
-            format: Format::Csv,
+            format: TraceFormat::Csv,
             line_number: 0,
             line: Vec::new(),
         };
@@ -121,7 +121,7 @@ impl Trace {
             head.push(probe.text()?.to_owned());
         }
         let format =
-            Format::of(&head).ok_or_else(|| error(format!("its format is not known: it has to be {FORMATS}")))?;
+            TraceFormat::of(&head).ok_or_else(|| error(format!("its format is not known: it has to be {FORMATS}")))?;
         Ok(Self { lines: lines(path).map_err(error)?, format, line_number: 0, ..probe })
     }
 

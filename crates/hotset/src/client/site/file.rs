@@ -49,7 +49,7 @@ impl SiteFile {
     /// # Errors
     /// Everything that is wrong with its form.
     pub(super) fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
-        let lines = Lines(text);
+        let lines = LineNumbers(text);
         let document = DeTable::parse(text).map_err(|error| {
             vec![Mistake::new(lines.of(error.span().map_or(0, |span| span.start)), error.message())]
         })?;
@@ -76,9 +76,9 @@ impl SiteFile {
 }
 
 /// Lines of a text by the bytes at which they are.
-struct Lines<'a>(&'a str);
+struct LineNumbers<'a>(&'a str);
 
-impl Lines<'_> {
+impl LineNumbers<'_> {
     fn of(&self, at: usize) -> usize {
         self.0.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
     }

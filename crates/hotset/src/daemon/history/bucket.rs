@@ -3,7 +3,7 @@
 use hotset_api::{HistoryPoint, LatencyPercentiles, SubjectKind};
 use hotset_cache::{LATENCY_CLASSES, class_end_ns};
 
-use crate::daemon::volume_counters::{Kept, VOLUME_COUNTERS};
+use crate::daemon::volume_counters::{HistoryPlace, VOLUME_COUNTERS};
 
 /// A value of a bucket. The numbers are the format of the history file: never changed, only added to. Those of a volume's counters are in
 /// the table of counters.
@@ -39,7 +39,7 @@ impl Field {
     ];
 
     /// That of a counter that is kept.
-    pub(super) fn of(kept: Kept) -> Self {
+    pub(super) fn of(kept: HistoryPlace) -> Self {
         Self(kept.place)
     }
 }

@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::Response;
 
 /// A file of the console.
-struct File {
+struct ConsoleFile {
     /// From the root, as `/assets/index.js`.
     path: &'static str,
     /// Its entity tag.
@@ -15,7 +15,7 @@ struct File {
 }
 
 /// What the build found; empty if the console was left out.
-static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
+static FILES: &[ConsoleFile] = include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
 
 /// Shown at `/` in a build without the console.
 const LEFT_OUT: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Hotset</title></head>\
@@ -36,13 +36,13 @@ pub(super) fn answer(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<
 }
 
 /// The file of a path. The console has views of its own whose paths have no dot: those are all the first page.
-fn find<'a>(files: &'a [File], path: &str) -> Option<&'a File> {
+fn find<'a>(files: &'a [ConsoleFile], path: &str) -> Option<&'a ConsoleFile> {
     let view = !path.rsplit('/').next().unwrap_or("").contains('.') && !path.starts_with("/api");
     let wanted = if view { "/index.html" } else { path };
     files.iter().find(|file| file.path == wanted)
 }
 
-fn serve(file: &'static File, headers: &HeaderMap) -> Response {
+fn serve(file: &'static ConsoleFile, headers: &HeaderMap) -> Response {
     let known = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
     let mut answer = if known.is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == file.tag)) {
         let mut unchanged = Response::new(Body::empty());
@@ -94,9 +94,9 @@ fn content_type(path: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    static TABLE: [File; 2] = [
-        File { path: "/index.html", tag: "\"1\"", plain: b"page", compressed: b"packed" },
-        File { path: "/assets/a-1.js", tag: "\"2\"", plain: b"code", compressed: b"packed" },
+    static TABLE: [ConsoleFile; 2] = [
+        ConsoleFile { path: "/index.html", tag: "\"1\"", plain: b"page", compressed: b"packed" },
+        ConsoleFile { path: "/assets/a-1.js", tag: "\"2\"", plain: b"code", compressed: b"packed" },
     ];
 
     #[test]

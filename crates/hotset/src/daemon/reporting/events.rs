@@ -64,19 +64,19 @@ impl Happened {
 }
 
 pub(crate) struct EventLog {
-    shared: Arc<Shared>,
+    shared: Arc<SharedEvents>,
     newest: watch::Sender<u64>,
 }
 
-struct Shared {
-    kept: Mutex<Kept>,
+struct SharedEvents {
+    kept: Mutex<KeptEvents>,
     /// Something was appended or written, or nothing will be any more.
     changed: Condvar,
     max: usize,
     counters: Counters,
 }
 
-struct Kept {
+struct KeptEvents {
     events: VecDeque<Event>,
     /// The writer has taken all up to this one, and is done with all up to that one.
     taken_id: u64,
@@ -104,8 +104,8 @@ impl EventLog {
         let path = directory.join(EVENTS);
         let Parsed { events, lines } = read_or_begin_anew(&path, max);
         let newest_id = events.back().map_or(0, |event| event.id);
-        let kept = Kept { events, taken_id: newest_id, done_id: newest_id, trouble: None, closed: false };
-        let shared = Arc::new(Shared { kept: Mutex::new(kept), changed: Condvar::new(), max, counters });
+        let kept = KeptEvents { events, taken_id: newest_id, done_id: newest_id, trouble: None, closed: false };
+        let shared = Arc::new(SharedEvents { kept: Mutex::new(kept), changed: Condvar::new(), max, counters });
         let (writes, writer) = (Arc::clone(&shared), Writer { path, lines, file: None });
         let thread = std::thread::Builder::new().name("events".to_owned()).spawn(move || writes.write_all(writer));
         shared.kept().trouble = thread.err().map(|error| error.to_string());
@@ -140,7 +140,7 @@ impl EventLog {
 
     /// Waits until all that was appended is in the file, or could not be written, or the time is over. Blocking.
     pub(crate) fn wait_written(&self, limit: Duration) {
-        let busy = |kept: &mut Kept| kept.done_id < kept.newest_id();
+        let busy = |kept: &mut KeptEvents| kept.done_id < kept.newest_id();
         in_slices(limit, |slice| match self.shared.changed.wait_timeout_while(self.shared.kept(), slice, busy) {
             Ok((_, waited)) if waited.timed_out() => ControlFlow::Continue(()),
             Ok(_) | Err(_) => ControlFlow::Break(()),
@@ -174,15 +174,15 @@ impl Drop for EventLog {
     }
 }
 
-impl Kept {
+impl KeptEvents {
     fn newest_id(&self) -> u64 {
         self.events.back().map_or(0, |event| event.id)
     }
 }
 
-impl Shared {
+impl SharedEvents {
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, KeptEvents> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -211,7 +211,7 @@ impl Shared {
     /// Waits for events; if the last ones could not be written, not for ever. Answers those that are to be appended, or all
     /// of which the file is to be made anew.
     fn take(&self, failing: bool, writer: &Writer) -> Option<(Vec<Event>, bool)> {
-        let idle = |kept: &mut Kept| kept.taken_id == kept.newest_id() && !kept.closed;
+        let idle = |kept: &mut KeptEvents| kept.taken_id == kept.newest_id() && !kept.closed;
         let kept = self.kept();
         let mut kept = match failing {
             true => self.changed.wait_timeout_while(kept, RETRY, idle).unwrap_or_else(PoisonError::into_inner).0,
