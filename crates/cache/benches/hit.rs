@@ -6,6 +6,7 @@
 //! by itself.
 //! Time is this thread's time on a CPU, so that other processes matter little.
 
+#[path = "worlds/instant.rs"]
 mod instant;
 
 use std::cell::Cell;
@@ -22,7 +23,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use futures_util::FutureExt as _;
 use hotset_block::sync::Event;
 use hotset_block::{
-    Buf, BufPool, ByteRange, Device as _, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice,
+    Buf, BufPool, ByteRange, Device as _, Env, Executor, ExecutorOptions, HostDevice, HostEnv, Instant, MemoryDevice,
     copy_for_device,
 };
 use hotset_cache::advisor::sample::Rate;
@@ -31,7 +32,7 @@ use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolSetting
 use hotset_cache::state::{BlockIndex, BlockKey, Counters, Map, Policy, SlotIndex, Streams, VolumeIndex};
 use hotset_cache::{DirtyData, Durability, MemoryCache, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
-use instant::{InstantDevice, InstantEnv};
+use instant::InstantDevice;
 
 const PAGE: u64 = 4096;
 const BLOCK: u64 = 64 << 10;
@@ -44,6 +45,38 @@ const SSD_BYTES: u64 = 160 << 20;
 const TAKEN_EVERY: u32 = 4096;
 /// Slots of 64 KiB with a header of 4 KiB in 10^9 bytes of SSD.
 const SLOTS_PER_GIGABYTE: f64 = 1e9 / (68.0 * 1024.0);
+
+/// The devices are instant; all else is this machine's.
+#[derive(Clone)]
+struct InstantEnv(HostEnv);
+
+impl Env for InstantEnv {
+    type Device = InstantDevice;
+
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        self.0.unix_seconds()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        self.0.sleep(duration)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+
+    fn buffers(&self) -> &BufPool {
+        self.0.buffers()
+    }
+}
 
 /// Nanoseconds that this thread has spent on a CPU.
 struct CpuTime;

@@ -5,19 +5,21 @@
 //! `… -- filling` prints what hosts keep at each fetch rate while blocks enter a small cache.
 //! `make bench` measures the same on a real clock. It takes some gigabytes of memory.
 
-#[path = "../write_path/virtual_time.rs"]
+#[path = "../../benches/worlds/instant.rs"]
+mod instant;
+#[path = "../../benches/worlds/virtual_time.rs"]
 mod virtual_time;
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::emulated::{EmulatedArray, Preset};
-use hotset_block::{ByteRange, Env as _, MemoryDevice};
+use hotset_block::emulated::Preset;
+use hotset_block::{ByteRange, Env as _};
 use hotset_cache::config::{BlockBytes, FetchRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
-use virtual_time::{AnyDevice, Random, Rated, Virtual};
+use virtual_time::{AnyDevice, Random, Virtual};
 
 const PAGE: u64 = 4096;
 const GIB: u64 = 1 << 30;
@@ -119,19 +121,15 @@ fn float(value: u64) -> f64 {
 
 async fn pool(env: &Virtual, ssd_bytes: u64, settings: PoolSettings) -> Pool<Virtual> {
     let spec = PoolSpec { name: "pool".parse().expect("a pool name"), kind: PoolKind::Read, settings };
-    let memory = MemoryDevice::new(ssd_bytes, 4096);
-    let ssd =
-        AnyDevice::Rated(Rated { env: env.clone(), memory, bytes_per_second: SSD_RATE, busy_until: Cell::new(0) });
+    let ssd = AnyDevice::rated(env, ssd_bytes, SSD_RATE);
     let ssds = vec![Named { path: "memory".to_owned(), device: ssd }];
-    let state = AnyDevice::Memory(MemoryDevice::new(STATE_BYTES, 4096));
-    Pool::create(env.clone(), spec, ssds, state).await.expect("the SSD fits")
+    Pool::create(env.clone(), spec, ssds, AnyDevice::instant(STATE_BYTES)).await.expect("the SSD fits")
 }
 
 fn volume(env: &Virtual, bytes: u64) -> Volume<Virtual> {
-    let array = EmulatedArray::new(env, &Preset::B1.parameters(bytes), MemoryDevice::new(bytes, 512));
     let settings = VolumeSettings::default();
     let spec = VolumeSpec { name: "volume".parse().expect("a volume name"), backing: "backing".to_owned(), settings };
-    Volume::open(env.clone(), spec, AnyDevice::Array(array)).expect("the settings fit")
+    Volume::open(env.clone(), spec, AnyDevice::array(env, Preset::B1, bytes)).expect("the settings fit")
 }
 
 fn settings(rate: FetchRate) -> PoolSettings {

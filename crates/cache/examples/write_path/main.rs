@@ -6,20 +6,23 @@
 //! `valgrind --tool=callgrind`, whose figures do not depend on what else the machine does.
 //! `… -- mix 60` prints, second by second, what a database's mix does with a hot set that is larger than the cache.
 
+#[path = "../../benches/worlds/instant.rs"]
+mod instant;
 mod mix;
+#[path = "../../benches/worlds/virtual_time.rs"]
 mod virtual_time;
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::emulated::{EmulatedArray, Preset};
+use hotset_block::Env as _;
+use hotset_block::emulated::Preset;
 use hotset_block::sync::Event;
-use hotset_block::{Env as _, MemoryDevice};
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::{DirtyData, Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
-use virtual_time::{AnyDevice, Random, Rated, Virtual};
+use virtual_time::{AnyDevice, Random, Virtual};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -33,20 +36,11 @@ const SSD_BYTES: u64 = 1 << 30;
 const SSD_RATE: u64 = 2_000_000_000;
 const STREAM_TIME: Duration = Duration::from_secs(8);
 
-fn memory(bytes: u64) -> AnyDevice {
-    AnyDevice::Memory(MemoryDevice::new(bytes, 4096))
-}
-
-fn ssd(env: &Virtual, bytes: u64) -> AnyDevice {
-    let memory = MemoryDevice::new(bytes, 4096);
-    AnyDevice::Rated(Rated { env: env.clone(), memory, bytes_per_second: SSD_RATE, busy_until: Cell::new(0) })
-}
-
 async fn mirrored_pool(env: &Virtual, ssds: [AnyDevice; 2]) -> Pool<Virtual> {
     let settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
     let spec = PoolSpec { name: "pool".parse().expect("a pool name"), kind: PoolKind::ReadWrite, settings };
     let named = ssds.map(|device| Named { path: "memory".to_owned(), device });
-    Pool::create(env.clone(), spec, named.into(), memory(STATE_BYTES)).await.expect("the SSDs fit")
+    Pool::create(env.clone(), spec, named.into(), AnyDevice::instant(STATE_BYTES)).await.expect("the SSDs fit")
 }
 
 fn volume_over(env: &Virtual, device: AnyDevice, write_mode: WriteMode) -> Volume<Virtual> {
@@ -125,8 +119,8 @@ impl Load {
 fn cost(writes: u64) {
     let env = Virtual::new();
     env.clone().run(async move {
-        let pool = mirrored_pool(&env, [memory(160 * MIB), memory(160 * MIB)]).await;
-        let volume = volume_over(&env, memory(4096 * STRIDE), WriteMode::WriteBack);
+        let pool = mirrored_pool(&env, [(); 2].map(|()| AnyDevice::instant(160 * MIB))).await;
+        let volume = volume_over(&env, AnyDevice::instant(4096 * STRIDE), WriteMode::WriteBack);
         pool.attach(&volume).await.expect("there is room for a volume");
         let load = Load::new(&volume, PAGE, STRIDE, None, writes);
         load.spawn(&env, WRITERS);
@@ -146,10 +140,9 @@ fn cost(writes: u64) {
 fn stream(mode: Option<WriteMode>) -> Vec<f64> {
     let env = Virtual::new();
     env.clone().run(async move {
-        let pool = mirrored_pool(&env, [ssd(&env, SSD_BYTES), ssd(&env, SSD_BYTES)]).await;
-        let array =
-            EmulatedArray::new(&env, &Preset::B9.parameters(VOLUME_BYTES), MemoryDevice::new(VOLUME_BYTES, 512));
-        let volume = volume_over(&env, AnyDevice::Array(array), mode.unwrap_or(WriteMode::WriteAround));
+        let pool = mirrored_pool(&env, [(); 2].map(|()| AnyDevice::rated(&env, SSD_BYTES, SSD_RATE))).await;
+        let array = AnyDevice::array(&env, Preset::B9, VOLUME_BYTES);
+        let volume = volume_over(&env, array, mode.unwrap_or(WriteMode::WriteAround));
         if mode.is_some() {
             pool.attach(&volume).await.expect("there is room for a volume");
         }

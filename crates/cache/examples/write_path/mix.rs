@@ -5,13 +5,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::emulated::{EmulatedArray, Preset};
-use hotset_block::{Env as _, MemoryDevice};
+use hotset_block::Env as _;
+use hotset_block::emulated::Preset;
 use hotset_cache::config::{FetchRate, IoType, PoolKind, PoolSettings, WriteMode};
 use hotset_cache::{Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
 use super::virtual_time::{AnyDevice, Random, Virtual};
-use super::{MIB, memory, ssd, volume_over};
+use super::{MIB, SSD_RATE, volume_over};
 
 const VOLUME_BYTES: u64 = 2 << 30;
 const SSD_BYTES: u64 = 512 << 20;
@@ -75,12 +75,12 @@ pub(crate) fn mix(seconds: u64) {
         let settings =
             PoolSettings { fetch_rate: FetchRate::High, ..PoolSettings::preset(PoolKind::ReadWrite, IoType::Database) };
         let spec = PoolSpec { name: "pool".parse().expect("a pool name"), kind: PoolKind::ReadWrite, settings };
-        let ssds = [ssd(&env, SSD_BYTES), ssd(&env, SSD_BYTES)];
+        let ssds = [(); 2].map(|()| AnyDevice::rated(&env, SSD_BYTES, SSD_RATE));
         let named = ssds.map(|device| Named { path: "memory".to_owned(), device });
-        let pool = Pool::create(env.clone(), spec, named.into(), memory(STATE_BYTES)).await.expect("the SSDs fit");
-        let array =
-            EmulatedArray::new(&env, &Preset::B1.parameters(VOLUME_BYTES), MemoryDevice::new(VOLUME_BYTES, 512));
-        let volume = volume_over(&env, AnyDevice::Array(array), WriteMode::WriteBack);
+        let pool =
+            Pool::create(env.clone(), spec, named.into(), AnyDevice::instant(STATE_BYTES)).await.expect("the SSDs fit");
+        let array = AnyDevice::array(&env, Preset::B1, VOLUME_BYTES);
+        let volume = volume_over(&env, array, WriteMode::WriteBack);
         pool.attach(&volume).await.expect("there is room for a volume");
         let clean = || pool.status().capacity_bytes;
         let mix = Mix::spawn(&volume, &env, 67, clean() * 6 / 5);

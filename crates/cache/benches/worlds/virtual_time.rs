@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use hotset_block::emulated::EmulatedArray;
+use hotset_block::emulated::{EmulatedArray, Preset};
 use hotset_block::{
-    Buf, BufPool, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Extent, Instant, MemoryDevice,
-    ZeroMode,
+    Buf, BufPool, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Extent, Instant, ZeroMode,
 };
+
+use crate::instant::InstantDevice;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -155,17 +156,17 @@ impl Env for Virtual {
 
 /// An instant device, one with a rate, or an array.
 pub(crate) enum AnyDevice {
-    Memory(MemoryDevice),
+    Instant(InstantDevice),
     Rated(Rated),
-    Array(EmulatedArray<Virtual, MemoryDevice>),
+    Array(EmulatedArray<Virtual, InstantDevice>),
 }
 
-/// Memory that transfers so many bytes a second, one after the other, and flushes in no time.
+/// An instant device that transfers so many bytes a second, one after the other, and flushes in no time.
 pub(crate) struct Rated {
-    pub(crate) env: Virtual,
-    pub(crate) memory: MemoryDevice,
-    pub(crate) bytes_per_second: u64,
-    pub(crate) busy_until: Cell<u64>,
+    env: Virtual,
+    device: InstantDevice,
+    bytes_per_second: u64,
+    busy_until: Cell<u64>,
 }
 
 impl Rated {
@@ -181,14 +182,27 @@ impl Rated {
 macro_rules! each {
     ($self:ident, $device:ident => $call:expr) => {
         match $self {
-            AnyDevice::Memory($device) => $call,
-            AnyDevice::Rated(Rated { memory: $device, .. }) => $call,
+            AnyDevice::Instant($device) => $call,
+            AnyDevice::Rated(Rated { device: $device, .. }) => $call,
             AnyDevice::Array($device) => $call,
         }
     };
 }
 
 impl AnyDevice {
+    pub(crate) fn instant(bytes: u64) -> Self {
+        Self::Instant(InstantDevice::new(bytes, 4096))
+    }
+
+    pub(crate) fn rated(env: &Virtual, bytes: u64, bytes_per_second: u64) -> Self {
+        let (env, device) = (env.clone(), InstantDevice::new(bytes, 4096));
+        Self::Rated(Rated { env, device, bytes_per_second, busy_until: Cell::new(0) })
+    }
+
+    pub(crate) fn array(env: &Virtual, preset: Preset, bytes: u64) -> Self {
+        Self::Array(EmulatedArray::new(env, &preset.parameters(bytes), InstantDevice::new(bytes, 512)))
+    }
+
     async fn takes(&self, bytes: usize) {
         if let Self::Rated(rated) = self {
             rated.takes(bytes).await;

@@ -1,47 +1,11 @@
-//! Devices that take no time of this thread's: what is written to them they keep as it is, without a copy, as a disk does that
-//! fetches it by itself.
+//! The device without cost of all benches and examples here: it takes no time of this thread's. What is written to it it keeps as it is,
+//! without a copy, as a disk does that fetches it by itself.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
-use hotset_block::{
-    Buf, BufPool, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Extent, HostEnv, Instant,
-    MemoryDevice, ZeroMode,
-};
-
-/// The devices are instant; all else is this machine's.
-#[derive(Clone)]
-pub(crate) struct InstantEnv(pub(crate) HostEnv);
-
-impl Env for InstantEnv {
-    type Device = InstantDevice;
-
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-
-    fn unix_seconds(&self) -> u64 {
-        self.0.unix_seconds()
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
-        self.0.sleep(duration)
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.0.spawn(task);
-    }
-
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-
-    fn buffers(&self) -> &BufPool {
-        self.0.buffers()
-    }
-}
+use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Extent, MemoryDevice, ZeroMode};
 
 /// A handle: cloning it is cheap.
 #[derive(Clone)]
