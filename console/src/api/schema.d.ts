@@ -1645,6 +1645,11 @@ export interface components {
              * @description The slots that the capacity is made of; those whose place the write log takes now are never in use.
              */
             slots: number;
+            /**
+             * Format: int64
+             * @description Of them, those that were filled lately: if the daemon were killed now, the next one would read them again.
+             */
+            slots_unpublished: number;
             /** Format: int64 */
             slots_used: number;
             spares: components["schemas"]["Spare"][];

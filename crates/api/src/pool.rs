@@ -208,6 +208,10 @@ pub struct Pool {
     /// The slots that the capacity is made of; those whose place the write log takes now are never in use.
     pub slots: u64,
     pub slots_used: u64,
+    /// Of them, those that were filled lately: if the daemon were killed now, the next one would read them again.
+    #[serde(default)]
+    #[schema(required)]
+    pub slots_unpublished: u64,
     /// Memory that its tables take now.
     pub memory_bytes: u64,
     pub epoch: u64,

@@ -41,6 +41,8 @@ pub struct PoolStatus {
     /// The slots that the capacity is made of; those whose place the write log takes now are never in use.
     pub slots: u64,
     pub slots_used: u64,
+    /// Of them, those that were filled lately: if the daemon were killed now, the next one would read them again.
+    pub slots_unpublished: u64,
     /// Bytes of memory that the pool's tables take.
     pub memory_bytes: u64,
     /// What recovery found, for the administrator.

@@ -7,9 +7,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hotset_block::{Buf, ByteRange, Env};
-use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{Durability, ErrorKind, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 
 use crate::harness::{TestDevice, TestEnv, run};
@@ -205,13 +206,19 @@ async fn generate_clean(
     for block in 0..150 {
         disk.populate(ByteRange::at(block * BLOCK, BLOCK)).await.unwrap();
     }
-    env.sleep(2 * limits::PUBLISH_INTERVAL).await;
+    until_published(env, &pool).await;
     for page in (0..2400).step_by(7) {
         write(&disk, page, written).await;
     }
     pool.detach(&gone.name(), hotset_cache::DirtyData::Clean).await.unwrap();
     pool.close().await.unwrap();
     Image::of(ssd, state).await
+}
+
+async fn until_published(env: &TestEnv, pool: &Pool<TestEnv>) {
+    while pool.status().slots_unpublished > 0 {
+        env.sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// A second session, which ends in its middle.
@@ -227,7 +234,7 @@ async fn generate_killed(
     let disk = volume(env, "disk", backing);
     pool.reattach(&disk).await.unwrap();
     disk.populate(ByteRange::at(140 * BLOCK, 40 * BLOCK)).await.unwrap();
-    env.sleep(2 * limits::PUBLISH_INTERVAL).await;
+    until_published(env, &pool).await;
     for page in (0..2800).step_by(11) {
         write(&disk, page, written).await;
     }

@@ -92,8 +92,9 @@ fn it_is_warm_after_a_kill_as_far_as_it_was_published() {
     daemon.make_volume(8192, "p");
     daemon.warm_up(8192);
     let before = daemon.cache_used_bytes("v");
-    // Slots are published by a timer, two seconds at most after their fill, and nothing outside shows it.
-    thread::sleep(Duration::from_secs(5));
+    tools::eventually("all slots are published", Duration::from_secs(60), || {
+        daemon.json("pool show p")["slots_unpublished"] == 0
+    });
     daemon.kill();
     daemon.launch();
     let after = daemon.cache_used_bytes("v");

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{self, MIB, overwrite};
@@ -132,13 +131,16 @@ fn a_daemon_waits_a_moment_for_the_socket_of_one_that_was_killed_and_leaves_a_li
     assert_eq!(second.status.code(), Some(1), "{said}");
     assert!(said.contains("another process listens on this socket"), "{said}");
 
-    // The kernel closes what a killed process listened on when its I/O has ended.
+    held.set_nonblocking(true).expect("a socket can be told not to wait");
+    while held.accept().is_ok() {}
+    held.set_nonblocking(false).expect("a socket can be told to wait");
+    // The kernel closes what a killed process listened on when its I/O has ended: here, when the next one has seen it alive.
     let dies = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(500));
+        held.accept().expect("whoever wants the socket connects to it");
         drop(held);
     });
     daemon.launch();
-    dies.join().expect("it only sleeps");
+    dies.join().expect("it only waits");
 }
 
 // proves: F8

@@ -10,8 +10,9 @@ use futures_util::future::join_all;
 use hotset_block::Env;
 use hotset_block::sync::Promise;
 
-use crate::address::VolumeIndex;
+use crate::address::{SsdIndex, VolumeIndex};
 use crate::clean::Clean;
+use crate::clean::index_journal::Ticket;
 use crate::clean::pending_drops::Drops;
 use crate::clean::unpublished::Filled;
 
@@ -59,6 +60,18 @@ impl<E: Env> Clean<E> {
                 self.unpublished.put_back(filled);
             }
         }
+        self.unpublished.published(&tickets, |ssd, ticket| self.is_durable(ssd, ticket));
         tickets
+    }
+
+    /// How many filled slots a crash now would leave out, at most.
+    pub(crate) fn slots_unpublished(&self) -> usize {
+        self.unpublished.count(|ssd, ticket| self.is_durable(ssd, ticket))
+    }
+
+    /// Nobody waits for it any more: it is flushed, or its SSD has left.
+    fn is_durable(&self, ssd: SsdIndex, ticket: Ticket) -> bool {
+        let ssd = self.ssds.get(ssd);
+        !ssd.is_online() || ssd.journal.is_flushed(ticket)
     }
 }

@@ -1,11 +1,13 @@
 //! Slots that were filled and are not believed yet (rule `publish-late`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 use hotset_block::sync::{Event, Permit, Semaphore, Wait};
 
-use crate::address::SlotIndex;
+use crate::address::{SlotIndex, SsdIndex};
+use crate::clean::index_journal::Ticket;
+use crate::clean::pending_drops::Drops;
 
 /// So many are published before their time.
 const PUBLISH_AT: usize = 512;
@@ -20,6 +22,10 @@ pub(crate) struct Filled {
 /// See the file's summary.
 pub(crate) struct Unpublished {
     slots: RefCell<Vec<Filled>>,
+    /// So many were taken to be published, and are flushed meanwhile.
+    taken: Cell<usize>,
+    /// Published: believed as soon as these entries are durable.
+    entries: RefCell<Drops>,
     wanted: Event,
     /// One publishes at a time.
     lock: Semaphore,
@@ -27,7 +33,8 @@ pub(crate) struct Unpublished {
 
 impl Default for Unpublished {
     fn default() -> Self {
-        Self { slots: RefCell::default(), wanted: Event::new(), lock: Semaphore::new(1) }
+        let (slots, entries) = Default::default();
+        Self { slots, taken: Cell::new(0), entries, wanted: Event::new(), lock: Semaphore::new(1) }
     }
 }
 
@@ -53,6 +60,28 @@ impl Unpublished {
         self.slots.take()
     }
 
+    /// Those that are published next. [`Self::published`] says that they were.
+    pub(crate) fn take_to_publish(&self) -> Vec<Filled> {
+        let batch = self.take();
+        self.taken.set(batch.len());
+        batch
+    }
+
+    /// What was taken is published, but for what was put back.
+    pub(super) fn published(&self, new: &[(SsdIndex, Ticket)], is_durable: impl Fn(SsdIndex, Ticket) -> bool) {
+        self.taken.set(0);
+        let mut entries = self.entries.borrow_mut();
+        entries.retain(|(ssd, ticket)| !is_durable(*ssd, *ticket));
+        entries.extend_from_slice(new);
+    }
+
+    /// How many slots a crash now would leave out, at most: one that holds something else by now counts until it would be published.
+    pub(super) fn count(&self, is_durable: impl Fn(SsdIndex, Ticket) -> bool) -> usize {
+        let entries = self.entries.borrow();
+        let believed_soon = entries.iter().filter(|(ssd, ticket)| !is_durable(*ssd, *ticket)).count();
+        self.slots.borrow().len() + self.taken.get() + believed_soon
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.borrow().is_empty()
     }
@@ -75,6 +104,8 @@ impl Unpublished {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clean::index_journal::Journal;
+    use crate::format::index::IndexEntry;
 
     fn filled(slot: u32) -> Filled {
         Filled { slot: SlotIndex(slot), generation: slot + 7 }
@@ -90,5 +121,24 @@ mod tests {
         unpublished.add(filled(9));
         unpublished.forget(&(2..20));
         assert_eq!(unpublished.take(), [filled(1)], "the other's slot is another SSD's");
+    }
+
+    #[test]
+    fn a_slot_counts_from_its_fill_until_its_entry_is_durable() {
+        let (unpublished, journal) = (Unpublished::default(), Journal::default());
+        let entry = || journal.push(IndexEntry::Drop { slot: 0, generation: 1, first_page: 0, page_count: 1 });
+        let (one, other) = ((SsdIndex(0), entry()), (SsdIndex(1), entry()));
+        let count = |durable: &[SsdIndex]| unpublished.count(|ssd, _| durable.contains(&ssd));
+        (0..3).for_each(|slot| unpublished.add(filled(slot)));
+        assert_eq!(count(&[]), 3);
+        assert_eq!(unpublished.take_to_publish().len(), 3);
+        unpublished.add(filled(3));
+        assert_eq!(count(&[]), 4);
+        unpublished.put_back(filled(2));
+        unpublished.published(&[one, other], |_, _| false);
+        assert_eq!(count(&[]), 4);
+        assert_eq!(count(&[SsdIndex(1)]), 3);
+        unpublished.published(&[], |ssd, _| ssd == SsdIndex(1));
+        assert_eq!(count(&[SsdIndex(0)]), 2);
     }
 }

@@ -311,6 +311,7 @@ impl<E: Env> PoolInner<E> {
             used_bytes: uses.iter().map(|volume| volume.used_bytes).sum(),
             slots: online_slots,
             slots_used: u64::from(self.clean.slots().slots_used()),
+            slots_unpublished: u64::try_from(self.clean.slots_unpublished()).expect("slots are counted with 32 bits"),
             memory_bytes: self.clean.memory_bytes() + self.log.as_ref().map_or(0, |log| log.overlay().memory_bytes()),
             recovery: self.recovery.borrow().clone(),
             rebuild: self.log.as_ref().and_then(|log| log.mirrorer().rebuild_status()),

@@ -47,7 +47,7 @@ impl<E: Env> Publisher<E> {
     /// device does not flush stay unpublished.
     pub(crate) async fn publish(&self) -> Drops {
         let _one_at_a_time = self.clean.unpublished().hold().await;
-        let batch = self.clean.unpublished().take();
+        let batch = self.clean.unpublished().take_to_publish();
         let backings = self.flush_backings(self.clean.volumes_of(&batch));
         let (flushed, ()) = join(backings, self.clean.flush_slots(&batch)).await;
         self.clean.publish(batch, &flushed)

@@ -251,6 +251,15 @@ fn of_pools(page: &mut MetricsPage, pools: &[Pool]) {
         |pool| pool.capacity_min_bytes,
     );
     page.family(
+        head(
+            "hotset_pool_slots_unpublished",
+            "Cache blocks filled lately: if the daemon were killed now, the next one would read them again.",
+        ),
+        pools,
+        labels,
+        |pool| pool.slots_unpublished,
+    );
+    page.family(
         head("hotset_pool_ssd_written_day_bytes", "Bytes written to its SSDs within the last 24 hours."),
         pools,
         labels,
