@@ -49,6 +49,7 @@ ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up || failed "no network"
 
 case $phase in
     power | database | udev | systemd | packages | local) . /$phase.sh ;;
+    local_power) . /power.sh ;;
 esac
 
 # Files come and go while the daemon does, until the console says that it is enough; each is read again in the end.

@@ -16,6 +16,20 @@ step [ -s /etc/udev/rules.d/63-z-hotset.rules ]
 
 echo "UUID=$uuid /srv ext4 x-systemd.requires=hotset.service 0 0" > /etc/fstab
 
+# Runs as soon as the daemon says that it is ready.
+cat > /ready.sh << 'END'
+#!/bin/sh
+exec > /dev/console 2>&1
+PATH=/bin
+[ -b /dev/hotset/ext4 ] && echo "guest: ready with its device" && exit
+echo "guest: FAILED: it is ready without its device"
+poweroff -f
+END
+chmod +x /ready.sh
+printf '[Unit]\nDefaultDependencies=no\nRequires=hotset.service\nAfter=hotset.service\n[Service]\nType=oneshot\nExecStart=/ready.sh\n' \
+    > /etc/systemd/system/ready.service
+ln -s ../ready.service /etc/systemd/system/sysinit.target.wants/
+
 # Runs when all local file systems are there; or, with another word, when the machine could not go on.
 cat > /check.sh << 'END'
 #!/bin/sh
