@@ -57,7 +57,7 @@ cp "$(command -v busybox)" root/bin/busybox
 # The daemon finds its tools (blkid) where administrators' programs are.
 ln -s programs root/sbin
 cp "$here/guest.sh" root/init
-cp "$here/daemon.sh" "$here/power.sh" "$here/database.sh" "$here/udev.sh" "$here/systemd.sh" "$here/packages.sh" "$here/local.sh" "$here/disk.sh" root/
+cp "$here/daemon.sh" "$here/power.sh" "$here/database.sh" "$here/udev.sh" "$here/systemd.sh" "$here/packages.sh" "$here/local.sh" "$here/local_memory.sh" "$here/disk.sh" root/
 chmod +x root/init
 
 # What each module needs comes before it.

@@ -48,7 +48,7 @@ ip link set lo up
 ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up || failed "no network"
 
 case $phase in
-    power | database | udev | systemd | packages | local) . /$phase.sh ;;
+    power | database | udev | systemd | packages | local | local_memory) . /$phase.sh ;;
     local_power) . /power.sh ;;
 esac
 

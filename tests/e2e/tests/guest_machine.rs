@@ -19,6 +19,8 @@ use crate::guest_disk::{Disk, Power};
 
 /// The disks by serial number, and their sizes in MiB. Small SSDs: rows fill, are moved and freed.
 const DISKS: [(&str, u64); 6] = [("ssd0", 48), ("ssd1", 56), ("pages", 24), ("ext4", 128), ("xfs", 64), ("state", 32)];
+/// The memory of most machines.
+const MEMORY_MIB: u64 = 768;
 /// How long a machine may run that does what most of them do.
 const LIMIT_S: u64 = 300;
 /// A machine that says nothing of what is waited for within this time has failed.
@@ -35,6 +37,7 @@ pub(crate) struct Lab {
     folder: &'static Path,
     programs: &'static str,
     processor: &'static str,
+    memory_mib: u64,
     /// How long the machine may run.
     limit_s: u64,
 }
@@ -80,7 +83,13 @@ impl Lab {
         };
         let disks = DISKS.into_iter().map(disk).collect();
         relay(&site.socket("relay"), port);
-        Self { site, power, disks, port, folder, programs, processor: "max", limit_s: LIMIT_S }
+        let (processor, memory_mib) = ("max", MEMORY_MIB);
+        Self { site, power, disks, port, folder, programs, processor, memory_mib, limit_s: LIMIT_S }
+    }
+
+    /// The machine has another amount of memory.
+    pub(crate) fn with_memory(self, memory_mib: u64) -> Self {
+        Self { memory_mib, ..self }
     }
 
     /// The machine may run so much longer.
@@ -113,9 +122,10 @@ impl Lab {
 
     /// Starts the machine: which script it runs, for the how-manieth time on these disks, and whether for the last time.
     pub(crate) fn boot(&self, phase: &str, boot: u64, last: bool) -> Machine {
-        let (port, processor) = (self.port, self.processor);
+        let (port, processor, memory_mib) = (self.port, self.processor, self.memory_mib);
         let fixed = format!(
-            "-accel tcg,thread=multi -cpu {processor} -smp 2 -m 768 -nographic -no-reboot -monitor none -serial stdio \
+            "-accel tcg,thread=multi -cpu {processor} -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none \
+            -serial stdio \
             -netdev user,id=net,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:10809 -device virtio-net-pci,netdev=net,romfile="
         );
         let mut arguments: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();

@@ -23,6 +23,7 @@ mod guest_database;
 mod guest_disk;
 mod guest_journal;
 mod guest_local;
+mod guest_local_memory;
 mod guest_local_power;
 mod guest_machine;
 mod guest_packages;
