@@ -126,6 +126,14 @@ impl Ending {
         }
     }
 
+    /// A pause from its beginning to its end: rests when what is in flight has `finished`, and waits for what comes after.
+    pub(crate) async fn pause_over<T>(&self, finished: impl Future<Output = T>) {
+        if let Either::Left(_) = select(pin!(finished), pin!(self.leaves(Course::Pausing))).await {
+            self.rest();
+        }
+        self.leaves(Course::Resting).await;
+    }
+
     /// Waits for `finished`, as long as the time limit allows; a stop may shorten that.
     pub(crate) async fn drain<T>(&self, env: &impl Env, finished: impl Future<Output = T>) {
         let mut finished = pin!(finished);

@@ -109,7 +109,7 @@ pub(crate) fn operation(request: &Request) -> Operation {
 }
 
 /// When it may be answered.
-pub(crate) fn durability(request: &Request) -> Durability {
+fn durability(request: &Request) -> Durability {
     if request.has(command_flag::FUA) { Durability::Durable } else { Durability::Volatile }
 }
 
@@ -121,7 +121,7 @@ pub(crate) enum Answer {
 }
 
 /// What it is about.
-pub(crate) fn range(request: &Request) -> ByteRange {
+fn range(request: &Request) -> ByteRange {
     // What a flush says of a range was not checked, and is not used.
     ByteRange { start: request.offset, end: request.offset.saturating_add(u64::from(request.length)) }
 }
@@ -144,12 +144,21 @@ pub(crate) fn payload_bytes(request: &Request) -> usize {
     }
 }
 
-/// Does a request that passed [`Terms::check`], and is neither a read nor a write.
-pub(crate) async fn perform<E: Env>(volume: &Volume<E>, request: &Request) -> Result<Answer, Error> {
+/// Does a request that passed [`Terms::check`], and stores `payload` if it is a write.
+pub(crate) async fn perform<E: Env>(
+    volume: &Volume<E>,
+    request: &Request,
+    payload: Option<Buf>,
+) -> Result<Answer, Error> {
     let (range, durability) = (range(request), durability(request));
     match request.command {
+        Command::Read => return volume.read(range).await.map(Answer::Data),
+        Command::Write => {
+            let payload = payload.expect("the payload of every write was received before");
+            volume.write(request.offset, payload, durability).await?;
+        }
         Command::Flush => volume.flush().await?,
-        // What is rare is boxed, so that the future of a read or write, which the session awaits beside this, is small.
+        // What is rare is boxed, so that the future of a read or write is small.
         Command::Trim => Box::pin(volume.trim(range, durability)).await?,
         Command::WriteZeroes => {
             let keep = request.has(command_flag::NO_HOLE);
@@ -163,7 +172,6 @@ pub(crate) async fn perform<E: Env>(volume: &Volume<E>, request: &Request) -> Re
             let extents_max = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
             return volume.block_status(range, extents_max).map(Answer::Extents);
         }
-        Command::Read | Command::Write => unreachable!("the session asks the volume itself"),
         Command::Disconnect | Command::Unknown(_) => unreachable!("not a request to a volume"),
     }
     Ok(Answer::Done)

@@ -5,19 +5,16 @@
 //! behind (rule `late-io`).
 
 use std::cell::Cell;
-use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use hotset_block::sync::Promise;
 use hotset_block::{Buf, Env, HostEnv, Instant};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorAnswer, Volume};
 
-use super::command::{Answer, Terms, durability, errno, operation, payload_bytes, perform, range, reason};
+use super::command::{Answer, Terms, errno, operation, payload_bytes, perform, reason};
 use super::replies::{Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
 use crate::exports;
@@ -128,15 +125,12 @@ impl Session {
 
     /// Finishes what is in flight, and waits for what comes after the pause.
     async fn pause_over(&self) -> Course {
-        let finished = pin!(async {
+        let finished = async {
             self.inflight.drained().await;
             // Who does not take its replies has ended, or ends soon.
             let _ = self.transport.flush().await;
-        });
-        if let Either::Left(_) = select(finished, pin!(self.ending.leaves(Course::Pausing))).await {
-            self.ending.rest();
-        }
-        self.ending.leaves(Course::Resting).await;
+        };
+        self.ending.pause_over(finished).await;
         self.ending.course()
     }
 
@@ -261,21 +255,7 @@ impl Session {
         }
         let session = Rc::clone(self);
         self.env.spawn(async move {
-            let volume = &session.volume;
-            let outcome = match request.command {
-                Command::Read => volume.read(range(&request)).await.map(Answer::Data),
-                Command::Write => {
-                    let payload = payload.expect("the payload of every write was received before");
-                    volume.write(request.offset, payload, durability(&request)).await.map(|()| Answer::Done)
-                }
-                Command::Flush
-                | Command::Trim
-                | Command::WriteZeroes
-                | Command::Cache
-                | Command::BlockStatus
-                | Command::Disconnect
-                | Command::Unknown(_) => perform(volume, &request).await,
-            };
+            let outcome = perform(&session.volume, &request, payload).await;
             session.finish(&request, ticket, outcome);
         });
     }
@@ -345,6 +325,10 @@ impl Session {
 }
 
 impl exports::Session for Session {
+    fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
     fn in_flight(&self) -> usize {
         self.inflight.requests()
     }
@@ -365,28 +349,8 @@ impl exports::Session for Session {
         self.client.is_stalled(waited_for && self.inflight.holds_counted(), looks)
     }
 
-    fn stop(&self, limit: Duration) {
-        self.ending.stop(limit);
-    }
-
     fn close(&self) {
         self.end();
-    }
-
-    fn pause(&self) {
-        self.ending.pause();
-    }
-
-    fn resume(&self) {
-        self.ending.resume();
-    }
-
-    fn depart(&self) {
-        self.ending.depart();
-    }
-
-    fn at_rest(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(async move { self.ending.leaves(Course::Pausing).await })
     }
 }
 

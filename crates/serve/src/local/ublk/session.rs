@@ -21,7 +21,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use super::requests::{Asked, UblkRequests, failed};
 use crate::exports::{self, Departure, ExportId, Exports, Farewell, Link, Visitor};
 use crate::inflight::{Budget, Course, Ended, Ending, Inflight, Reserved, Stopped, Ticket};
-use crate::nbd::command::{Answer, Terms, durability, errno, operation, payload_bytes, perform, range, reason};
+use crate::nbd::command::{Answer, Terms, errno, operation, payload_bytes, perform, reason};
 use crate::nbd::wire::{self, Command, Request};
 use crate::transport::Transport;
 
@@ -144,7 +144,9 @@ impl Session {
                 Course::Departing => return After::Leaves,
                 Course::Stopping => break,
                 Course::Serving if gone => break,
-                Course::Serving | Course::Pausing | Course::Resting => self.pause_over().await,
+                Course::Serving | Course::Pausing | Course::Resting => {
+                    self.ending.pause_over(self.inflight.drained()).await;
+                }
             }
         }
         self.ending.drain(&self.env, self.inflight.drained()).await;
@@ -153,15 +155,6 @@ impl Session {
         // Whoever waits for it to rest waits no longer.
         self.ending.stop(Duration::ZERO);
         After::Over
-    }
-
-    /// Finishes what is in flight, and waits for what comes after the pause.
-    async fn pause_over(&self) {
-        let finished = pin!(self.inflight.drained());
-        if let Either::Left(_) = select(finished, pin!(self.ending.leaves(Course::Pausing))).await {
-            self.ending.rest();
-        }
-        self.ending.leaves(Course::Resting).await;
     }
 
     async fn take_requests(self: &Rc<Self>, asked: &mut UnboundedReceiver<Asked>) -> Pause {
@@ -219,22 +212,7 @@ impl Session {
     }
 
     async fn perform(&self, request: Request, ticket: Ticket, payload: Option<Buf>) {
-        let volume = &self.volume;
-        let outcome = match request.command {
-            Command::Read => volume.read(range(&request)).await.map(Answer::Data),
-            Command::Write => {
-                let payload = payload.expect("the payload of every write was taken before");
-                volume.write(request.offset, payload, durability(&request)).await.map(|()| Answer::Done)
-            }
-            Command::Flush
-            | Command::Trim
-            | Command::WriteZeroes
-            | Command::Cache
-            | Command::BlockStatus
-            | Command::Disconnect
-            | Command::Unknown(_) => perform(volume, &request).await,
-        };
-        match outcome {
+        match perform(&self.volume, &request, payload).await {
             Ok(answer) => self.succeed(&request, ticket, answer),
             // NBD's error numbers are those of Linux.
             Err(Error { kind, .. }) => self.fail(&request, ticket, errno(kind), reason(kind)),
@@ -285,6 +263,10 @@ fn tag(request: &Request) -> u16 {
 }
 
 impl exports::Session for Session {
+    fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
     fn in_flight(&self) -> usize {
         self.inflight.requests()
     }
@@ -305,27 +287,7 @@ impl exports::Session for Session {
         false
     }
 
-    fn stop(&self, limit: Duration) {
-        self.ending.stop(limit);
-    }
-
     fn close(&self) {
         self.ending.stop(Duration::ZERO);
-    }
-
-    fn pause(&self) {
-        self.ending.pause();
-    }
-
-    fn resume(&self) {
-        self.ending.resume();
-    }
-
-    fn depart(&self) {
-        self.ending.depart();
-    }
-
-    fn at_rest(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
-        Box::pin(async move { self.ending.leaves(Course::Pausing).await })
     }
 }
