@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 
 use super::tree::Tree;
-use super::{Parts, filled, symbols, template};
+use super::{Parts, add_units, filled, symbols, template};
 use crate::command::{command, output_of, succeed};
 
 /// Who is named where DEBFULLNAME and DEBEMAIL, Debian's own way to say it, are not set.
@@ -14,11 +14,6 @@ const MAINTAINER: (&str, &str) = ("Hotset maintainers", "hotset@packages.invalid
 /// From the repository to where Debian has them.
 const FILES: &[(&str, &str)] = &[
     ("contrib/hotset.toml", "etc/hotset/hotset.toml"),
-    ("contrib/hotset.service", "usr/lib/systemd/system/hotset.service"),
-    ("contrib/hotset-replace.service", "usr/lib/systemd/system/hotset-replace.service"),
-    ("contrib/hotset.socket", "usr/lib/systemd/system/hotset.socket"),
-    ("contrib/hotset-scrub@.service", "usr/lib/systemd/system/hotset-scrub@.service"),
-    ("contrib/hotset-scrub@.timer", "usr/lib/systemd/system/hotset-scrub@.timer"),
     ("contrib/61-hotset.rules", "usr/lib/udev/rules.d/61-hotset.rules"),
     ("packaging/debian/copyright", "usr/share/doc/hotset/copyright"),
     ("packaging/debian/lintian-overrides", "usr/share/lintian/overrides/hotset"),
@@ -33,6 +28,7 @@ pub(super) fn make(parts: &Parts) -> Result<()> {
     let tree = Tree::new(parts.scratch.join("hotset"))?;
     parts.add_program(&tree, "usr")?;
     FILES.iter().try_for_each(|(from, to)| tree.copy(from, to))?;
+    add_units(&tree, "usr/lib/systemd/system")?;
     tree.copy("contrib/initramfs-hook", "usr/share/initramfs-tools/hooks/hotset")?;
     tree.mode("usr/share/initramfs-tools/hooks/hotset", 0o755)?;
     tree.write_compressed("usr/share/doc/hotset/changelog.gz", &parts.changelog.debian(&parts.version, &maintainer))?;

@@ -35,6 +35,14 @@ pub(crate) struct Options {
     fast: bool,
 }
 
+/// What systemd starts, in `contrib/`.
+const UNITS: &[&str] =
+    &["hotset.service", "hotset-replace.service", "hotset.socket", "hotset-scrub@.service", "hotset-scrub@.timer"];
+
+fn add_units(tree: &Tree, folder: &str) -> Result<()> {
+    UNITS.iter().try_for_each(|unit| tree.copy(&format!("contrib/{unit}"), &format!("{folder}/{unit}")))
+}
+
 /// What all packages are made of.
 struct Parts {
     version: String,

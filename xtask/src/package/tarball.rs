@@ -2,19 +2,15 @@
 
 use anyhow::Result;
 
-use super::Parts;
 use super::tree::Tree;
+use super::{Parts, add_units};
 use crate::command::{command, succeed};
 
 pub(super) fn make(parts: &Parts) -> Result<()> {
     let name = format!("hotset-{}-{}", parts.version, std::env::consts::ARCH);
     let tree = Tree::new(parts.scratch.join(&name))?;
     parts.add_program(&tree, ".")?;
-    for unit in
-        ["hotset.service", "hotset-replace.service", "hotset.socket", "hotset-scrub@.service", "hotset-scrub@.timer"]
-    {
-        tree.copy(&format!("contrib/{unit}"), &format!("systemd/{unit}"))?;
-    }
+    add_units(&tree, "systemd")?;
     tree.copy("contrib/61-hotset.rules", "udev/61-hotset.rules")?;
     for (from, to) in [
         ("contrib/hotset.toml", "hotset.toml"),
