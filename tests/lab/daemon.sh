@@ -12,6 +12,11 @@ step mount -t ext4 /dev/disk-state /state
 if type before_the_daemon > /dev/null 2>&1; then before_the_daemon; fi
 
 export HOTSET_API=unix:/run/api
+# For local devices, the best that the kernel has.
+driver=nbd
+[ ! -e /dev/ublk-control ] || driver=ublk
+# The volume is a local device, and the daemon serves it.
+is_local() { /programs/hotset volume show "$1" | grep -q "^Local device.*by $driver)$"; }
 start_daemon() {
     "${1:-/programs/hotset}" serve --state /state/hotset --api $HOTSET_API --nbd tcp:0.0.0.0:10809 --missing-wait 1 >> /run/log 2>&1 &
     daemon=$!

@@ -4,9 +4,10 @@
 . /daemon.sh
 hotset=/programs/hotset
 
-driver=nbd
-disk=nbd
-if [ -e /dev/ublk-control ]; then driver=ublk; disk=ublkb; fi
+case $driver in
+    nbd) disk=nbd ;;
+    ublk) disk=ublkb ;;
+esac
 # In sectors, of the device of a volume.
 size_of() { cat "/sys/block/$(basename "$(readlink "/dev/hotset/$1")")/size"; }
 
@@ -20,7 +21,7 @@ refused() {
 
 # The next daemon serves the device of the one before.
 served_again() {
-    until $hotset volume show ext4 | grep -q "^Local device.*by $driver)$"; do
+    until is_local ext4; do
         kill -0 $daemon || { cat /run/log; failed "the daemon ended"; }
         sleep 0.1
     done

@@ -1,8 +1,9 @@
 # Sourced by guest.sh. The daemon runs in here, on disks that lose at a power cut what was not flushed. Each boot serves
-# what the cut before left, checks the file systems, and then works on one of them until the power goes; the last boot
+# what the cut before left, checks the file systems, and then works on them until the power goes; the last boot
 # empties the cache instead. The host looks at the volume "pages" over the network meanwhile.
 #
-# The file systems are on the kernel's NBD client, which a program connects by TCP; in phase "local_power" on local devices.
+# The file systems are on the kernel's NBD client, which a program connects by TCP; in phase "local_power" on local devices, by the best
+# driver that the kernel has, and the volume of xfs has no cache there: only its host has its backing device flushed.
 
 . /daemon.sh
 case $phase in
@@ -13,10 +14,11 @@ case $phase in
         ext4=/dev/nbd0 xfs=/dev/nbd1
         ;;
     local_power)
+        [ "$boot" != 0 ] || step /programs/hotset volume disable-cache xfs
         for volume in ext4 xfs; do
             [ "$boot" != 0 ] || step /programs/hotset volume set $volume local=on
             # At later boots the daemon makes it by itself.
-            until [ -b /dev/hotset/$volume ]; do
+            until [ -b /dev/hotset/$volume ] && is_local $volume; do
                 kill -0 $daemon 2> /dev/null || { cat /run/log; failed "the daemon ended"; }
                 sleep 0.2
             done
@@ -41,12 +43,8 @@ check() {
 if [ "$boot" = 0 ]; then
     step /programs/mke2fs -q -F -t ext4 $ext4
     step /programs/mkfs.xfs -q -f --unsupported -l size=8m $xfs
-elif [ "$last" = 1 ]; then
-    check ext4 $ext4
-    check xfs $xfs
-elif [ $((boot % 2)) = 1 ]; then
-    check ext4 $ext4
 else
+    check ext4 $ext4
     check xfs $xfs
 fi
 
@@ -61,25 +59,54 @@ if [ "$last" = 1 ]; then
     poweroff -f
 fi
 
-# Files that are safe by fsync are told, each with its sum; what an earlier boot left makes room.
-case $((boot % 2)) in
-    0) name=ext4 device=$ext4 ;;
-    1) name=xfs device=$xfs ;;
-esac
-step mount -t $name $device /mnt
-echo "guest: forget $name"
-rm -rf /mnt/boot-*
-mkdir /mnt/boot-$boot
+# What an earlier boot left makes room.
+for name in ext4 xfs; do
+    mkdir -p /mnt/$name
+    case $name in
+        ext4) step mount -t ext4 $ext4 /mnt/ext4 ;;
+        xfs) step mount -t xfs $xfs /mnt/xfs ;;
+    esac
+    rm -rf /mnt/$name/boot-*
+    mkdir /mnt/$name/boot-$boot
+    echo "guest: forget $name"
+done
+
+# Its new content is not yet safe.
+write() {
+    dd if=/dev/urandom "of=/mnt/$name/$1" bs=3001 count=$((round % 40 + 1)) conv=notrunc 2> /dev/null || failed "$name is gone"
+}
+
+# It is, after a sync like this; the sum is taken before, so that the host hears of it at once.
+make_safe() {
+    sum=$(cd /mnt/$name && md5sum "./$1") && sync $2 "/mnt/$name/$1" || failed "$name is gone"
+    echo "guest: safe $name $sum"
+}
+
+# A new file: it needs a commit of the journal, which ends with a FUA write.
+add_file() {
+    write $folder/$round
+    make_safe $folder/$round
+}
+
+# New content in the blocks of a file that is there: the data and a flush is all that it needs.
+overwrite_file() {
+    write $folder/$round-twice
+    sync "/mnt/$name/$folder/$round-twice" || failed "$name is gone"
+    write $folder/$round-twice
+    make_safe $folder/$round-twice -d
+}
+
+# What comes last on a file system has nothing after it that would make it safe, too.
 round=0
 while true; do
     round=$((round + 1))
-    file=boot-$boot/$((round % 4))/$round
-    mkdir -p "/mnt/${file%/*}" || break
-    dd if=/dev/urandom "of=/mnt/$file" bs=3001 count=$((round % 40 + 1)) 2> /dev/null || break
-    [ $((round % 3)) != 0 ] || rm -f "/mnt/boot-$boot/$(((round - 2) % 4))/$((round - 2))" || break
-    if [ $((round % 3)) = 0 ]; then
-        sync "/mnt/$file" || break
-        echo "guest: safe $name $(cd /mnt && md5sum "./$file")"
-    fi
+    folder=boot-$boot/$((round % 4))
+    for name in xfs ext4; do
+        mkdir -p /mnt/$name/$folder || failed "$name is gone"
+        case $name$((boot % 2)) in
+            xfs0 | ext41) overwrite_file; add_file ;;
+            xfs1 | ext40) add_file; overwrite_file ;;
+        esac
+    done
+    echo "guest: round $round"
 done
-failed "the file system is gone"

@@ -40,6 +40,26 @@ enum Sent {
     Flush(Vec<u64>),
 }
 
+/// What an answer of the volume promises to survive whatever follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    Nothing,
+    /// To a FUA write: what it wrote.
+    Through,
+    /// To a flush: everything that was answered when it was sent.
+    Flush,
+}
+
+impl Sent {
+    fn promise(&self) -> Promise {
+        match self {
+            Self::Write { through: false, .. } => Promise::Nothing,
+            Self::Write { through: true, .. } => Promise::Through,
+            Self::Flush(_) => Promise::Flush,
+        }
+    }
+}
+
 /// The journal of the volume `pages`.
 pub(crate) struct Pages {
     known: Vec<Sector>,
@@ -56,8 +76,9 @@ impl Pages {
         &mut self.known[usize_of(first)..usize_of(first + count)]
     }
 
-    /// Writes and flushes; `look` is told how many were answered, and cuts the power at some time. Returns how many.
-    pub(crate) fn work_until_the_power_goes(&mut self, client: &mut Client, mut look: impl FnMut(u64)) -> u64 {
+    /// Writes and flushes; `look` is told how many were answered and what the last answer promises, and cuts the power at some time.
+    /// Returns how many.
+    pub(crate) fn work_until_the_power_goes(&mut self, client: &mut Client, mut look: impl FnMut(u64, Promise)) -> u64 {
         let (mut sent, mut answered) = (BTreeMap::new(), 0);
         loop {
             while client.in_flight() < DEPTH {
@@ -66,18 +87,40 @@ impl Pages {
                     Err(_) => return answered,
                 };
             }
-            match client.receive() {
-                Err(Error::Connection(_)) => return answered,
-                Err(error) => panic!("{error}"),
-                Ok(reply) => {
-                    // Without power, its devices are gone for the daemon too.
-                    assert_eq!(reply.error, 0, "after {answered} answers");
-                    self.account_for(sent.remove(&reply.cookie).expect("the client checks that it was asked"));
-                }
-            }
+            let Some(promise) = self.receive(client, &mut sent) else { return answered };
             answered += 1;
-            look(answered);
+            look(answered, promise);
         }
+    }
+
+    /// Writes and flushes, that many requests, of which none is in flight in the end.
+    pub(crate) fn work(&mut self, client: &mut Client, requests: u64) {
+        let mut sent = BTreeMap::new();
+        for _ in 0..requests {
+            let (cookie, request) = self.send(client).expect("it serves");
+            sent.insert(cookie, request);
+            if client.in_flight() == DEPTH {
+                self.receive(client, &mut sent).expect("it serves");
+            }
+        }
+        while client.in_flight() > 0 {
+            self.receive(client, &mut sent).expect("it serves");
+        }
+    }
+
+    /// `None`: the connection is gone.
+    fn receive(&mut self, client: &mut Client, sent: &mut BTreeMap<u64, Sent>) -> Option<Promise> {
+        let reply = match client.receive() {
+            Err(Error::Connection(_)) => return None,
+            Err(error) => panic!("{error}"),
+            Ok(reply) => reply,
+        };
+        // Without power, its devices are gone for the daemon too.
+        assert_eq!(reply.error, 0, "a request fails");
+        let answered = sent.remove(&reply.cookie).expect("the client checks that it was asked");
+        let promise = answered.promise();
+        self.account_for(answered);
+        Some(promise)
     }
 
     fn send(&mut self, client: &mut Client) -> Result<(u64, Sent), Error> {

@@ -33,48 +33,90 @@ pub(crate) struct Lab {
     disks: Vec<Arc<Disk>>,
     /// The daemon's NBD port, on our loopback.
     port: u16,
-    /// Where the kernel is, and the archive of the machine's programs.
-    folder: &'static Path,
-    programs: &'static str,
-    processor: &'static str,
+    parts: Parts,
     memory_mib: u64,
     /// How long the machine may run.
     limit_s: u64,
 }
 
-impl Lab {
-    pub(crate) fn new() -> Self {
+/// What a machine starts from.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts {
+    /// Where the kernel is, and the archive of the machine's programs.
+    folder: &'static Path,
+    programs: &'static str,
+    processor: &'static str,
+}
+
+impl Parts {
+    /// Debian's kernel.
+    pub(crate) fn usual() -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         Self::of(BUILT.get_or_init(|| build("lab-power", &[])), "initrd-daemon")
     }
 
     /// With PostgreSQL among the programs.
-    pub(crate) fn with_database() -> Self {
+    fn with_database() -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         Self::of(BUILT.get_or_init(|| build("lab-database", &["database"])), "initrd-database")
     }
 
     /// With fio among the programs.
-    pub(crate) fn with_fio() -> Self {
+    fn with_fio() -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         Self::of(BUILT.get_or_init(|| build("lab-local", &["local"])), "initrd-local")
     }
 
-    /// With fio among the programs, and a kernel that has ublk.
-    pub(crate) fn with_ublk() -> Self {
-        static BUILT: OnceLock<PathBuf> = OnceLock::new();
-        let lab = Self::of(BUILT.get_or_init(|| build("lab-ublk", &["ublk"])), "initrd-local");
-        // In QEMU 7.2 this instruction spoils what newer kernels keep of memory.
-        Self { processor: "max,-cx16", ..lab }
-    }
-
     /// With systemd among the programs.
-    pub(crate) fn with_systemd() -> Self {
+    fn with_systemd() -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         Self::of(BUILT.get_or_init(|| build("lab-systemd", &["systemd"])), "initrd-systemd")
     }
 
+    /// The kernel of Debian's backports, which has ublk.
+    pub(crate) fn with_ublk() -> Self {
+        Self::of_backports("initrd-daemon")
+    }
+
+    /// With fio among the programs besides.
+    fn with_ublk_and_fio() -> Self {
+        Self::of_backports("initrd-local")
+    }
+
+    fn of_backports(programs: &'static str) -> Self {
+        static BUILT: OnceLock<PathBuf> = OnceLock::new();
+        let parts = Self::of(BUILT.get_or_init(|| build("lab-ublk", &["ublk"])), programs);
+        // In QEMU 7.2 this instruction spoils what newer kernels keep of memory.
+        Self { processor: "max,-cx16", ..parts }
+    }
+
     fn of(folder: &'static Path, programs: &'static str) -> Self {
+        Self { folder, programs, processor: "max" }
+    }
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        Self::of(Parts::usual())
+    }
+
+    pub(crate) fn with_database() -> Self {
+        Self::of(Parts::with_database())
+    }
+
+    pub(crate) fn with_fio() -> Self {
+        Self::of(Parts::with_fio())
+    }
+
+    pub(crate) fn with_ublk_and_fio() -> Self {
+        Self::of(Parts::with_ublk_and_fio())
+    }
+
+    pub(crate) fn with_systemd() -> Self {
+        Self::of(Parts::with_systemd())
+    }
+
+    fn of(parts: Parts) -> Self {
         let (site, power, port) = (Site::new(), Power::default(), free_port());
         let disk = |(name, size_mib)| {
             let disk = Disk::new(&site.path(name), size_mib * MIB, power.clone());
@@ -83,8 +125,12 @@ impl Lab {
         };
         let disks = DISKS.into_iter().map(disk).collect();
         relay(&site.socket("relay"), port);
-        let (processor, memory_mib) = ("max", MEMORY_MIB);
-        Self { site, power, disks, port, folder, programs, processor, memory_mib, limit_s: LIMIT_S }
+        Self { site, power, disks, port, parts, memory_mib: MEMORY_MIB, limit_s: LIMIT_S }
+    }
+
+    /// The next machine with these disks starts from something else.
+    pub(crate) fn use_parts(&mut self, parts: Parts) {
+        self.parts = parts;
     }
 
     /// The machine has another amount of memory.
@@ -122,7 +168,8 @@ impl Lab {
 
     /// Starts the machine: which script it runs, for the how-manieth time on these disks, and whether for the last time.
     pub(crate) fn boot(&self, phase: &str, boot: u64, last: bool) -> Machine {
-        let (port, processor, memory_mib) = (self.port, self.processor, self.memory_mib);
+        let (port, memory_mib) = (self.port, self.memory_mib);
+        let Parts { folder, programs, processor } = self.parts;
         let fixed = format!(
             "-accel tcg,thread=multi -cpu {processor} -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none \
             -serial stdio \
@@ -135,11 +182,11 @@ impl Lab {
             let device = format!("virtio-blk-pci,drive={name},serial={name},id=disk-{name},num-queues=1");
             arguments.extend(["-drive".to_owned(), drive, "-device".to_owned(), device]);
         }
-        let part = |name: &str| self.folder.join(name).display().to_string();
+        let part = |name: &str| folder.join(name).display().to_string();
         let last = u8::from(last);
         let append =
             format!("console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init phase={phase} boot={boot} last={last}");
-        let files = ["-kernel", &part("vmlinuz"), "-initrd", &part(self.programs), "-append", &append];
+        let files = ["-kernel", &part("vmlinuz"), "-initrd", &part(programs), "-append", &append];
         arguments.extend(files.map(str::to_owned));
         let control = self.site.socket(&format!("control{boot}"));
         arguments.extend(["-qmp".to_owned(), format!("unix:{},server=on,wait=off", control.display())]);

@@ -5,63 +5,92 @@
 //! of the files that the machine's kernel made safe on ext4 and on xfs, which it tells on its console.
 
 use hotset_e2e::files::usize_of;
+use hotset_e2e::nbd::Client;
 use hotset_e2e::pattern::Random;
 use hotset_e2e::tools::succeed;
 
-use crate::guest_journal::{Files, Pages};
-use crate::guest_machine::Lab;
+use crate::guest_journal::{Files, Pages, Promise};
+use crate::guest_machine::{Lab, Machine};
 
 /// Power cuts in a run; `HOTSET_CUTS` asks for another number.
-fn cuts() -> u64 {
+pub(crate) fn cuts() -> u64 {
     let asked = std::env::var("HOTSET_CUTS").ok();
     asked.map_or(2, |cuts| cuts.parse().expect("HOTSET_CUTS is a number"))
+}
+
+/// A machine whose power is cut again and again, and what has to survive that.
+pub(crate) struct Endurance {
+    pub(crate) lab: Lab,
+    pub(crate) pages: Pages,
+    pub(crate) files: Files,
+    pub(crate) random: Random,
+    phase: &'static str,
+    boots: u64,
+}
+
+impl Endurance {
+    pub(crate) fn new(phase: &'static str, seed: u64) -> Self {
+        let (pages, files) = (Pages::new(), Files::default());
+        Self { lab: Lab::new(), pages, files, random: Random::new(seed), phase, boots: 0 }
+    }
+
+    /// Starts the machine, which has everything that was safe, and goes to work.
+    pub(crate) fn start(&mut self) -> (Machine, Client) {
+        let mut machine = self.lab.boot(self.phase, self.boots, false);
+        self.boots += 1;
+        let start = machine.wait_for("guest: serving");
+        let mut client = self.lab.connect(&start);
+        self.pages.reconcile_after_cut(&mut client, &mut machine);
+        let began = machine.wait_for("guest: forget xfs");
+        self.files.check(&began);
+        self.files.learn(&began);
+        (machine, client)
+    }
+
+    /// The power is cut. First all is lost that was not flushed, later everything, or most, or hardly anything: a cache that was
+    /// just being emptied.
+    pub(crate) fn end_cut(&mut self, machine: &mut Machine) {
+        self.files.learn(&machine.rest());
+        let at_risk = self.lab.unflushed_bytes();
+        let kept_percent = if self.boots == 1 { 0 } else { [0, 15, 50, 90][usize_of(self.random.below(4))] };
+        println!("cut {}: {}, {at_risk} bytes at risk, {kept_percent} % of them kept", self.boots, self.files);
+        self.lab.keep_some_writes(&mut self.random, kept_percent);
+    }
+
+    /// The last start; the caches are empty in the end, and the backing devices alone have everything.
+    pub(crate) fn end(mut self) {
+        let mut machine = self.lab.boot(self.phase, self.boots, true);
+        let start = machine.wait_for("guest: serving");
+        self.pages.reconcile_after_cut(&mut self.lab.connect(&start), &mut machine);
+        self.files.check(&machine.wait_for("guest: checked xfs"));
+        machine.tell("go on");
+        machine.wait_for("guest: done");
+        self.lab.keep_some_writes(&mut self.random, 0);
+        self.pages.check_file(&self.lab.site.path("pages"));
+        succeed("e2fsck", &["-f", "-n", &self.lab.site.path("ext4").display().to_string()]);
+        succeed("xfs_repair", &["-n", &self.lab.site.path("xfs").display().to_string()]);
+    }
 }
 
 // proves: D6, D11, F7, F8
 #[test]
 fn whatever_was_flushed_survives_power_cuts_of_disks_with_volatile_caches() {
-    survive_power_cuts("power", 23, 1);
-}
-
-/// With the file systems where this phase of the machine has them, and so many files safe at each cut.
-pub(crate) fn survive_power_cuts(phase: &str, seed: u64, files_min: usize) {
-    let lab = Lab::new();
-    let (mut pages, mut files) = (Pages::new(), Files::default());
-    let mut random = Random::new(seed);
-    for boot in 0..cuts() {
-        let mut machine = lab.boot(phase, boot, false);
-        let start = machine.wait_for("guest: serving");
-        let mut client = lab.connect(&start);
-        pages.reconcile_after_cut(&mut client, &mut machine);
-        let began = machine.wait_for("guest: forget");
-        files.check(&began);
-        files.learn(&began);
+    let mut endurance = Endurance::new("power", 23);
+    for cut in 0..cuts() {
+        let (mut machine, mut client) = endurance.start();
+        // As soon as the volume promised something: a moment later the daemon may have flushed of its own accord.
+        let promised = [Promise::Flush, Promise::Through][usize_of(cut % 2)];
+        let Endurance { lab, pages, random, .. } = &mut endurance;
         let moment = random.below(700);
-        let answered = pages.work_until_the_power_goes(&mut client, |answered| {
-            let enough = answered >= moment && machine.said_so_far().matches("guest: safe").count() >= files_min;
-            if enough && lab.unflushed_bytes() > 0 {
+        pages.work_until_the_power_goes(&mut client, |answered, promise| {
+            let enough = answered >= moment && machine.said_so_far().contains("guest: round");
+            if enough && promise == promised && lab.unflushed_bytes() > 0 {
                 lab.cut_power(&mut machine);
             }
         });
-        files.learn(&machine.rest());
-        let at_risk = lab.unflushed_bytes();
-        // Everything is lost, or most, or hardly anything: a cache that was just being emptied.
-        let kept_percent = [0, 15, 50, 90][usize_of(random.below(4))];
-        println!("cut {boot}: {answered} answers, {files}, {at_risk} bytes at risk, {kept_percent} % of them kept");
-        lab.keep_some_writes(&mut random, kept_percent);
+        endurance.end_cut(&mut machine);
     }
-
-    let mut machine = lab.boot(phase, cuts(), true);
-    let start = machine.wait_for("guest: serving");
-    pages.reconcile_after_cut(&mut lab.connect(&start), &mut machine);
-    files.check(&machine.wait_for("guest: checked xfs"));
-    machine.tell("go on");
-    machine.wait_for("guest: done");
-    // The cache is empty now, and the backing devices alone have everything.
-    lab.keep_some_writes(&mut random, 0);
-    pages.check_file(&lab.site.path("pages"));
-    succeed("e2fsck", &["-f", "-n", &lab.site.path("ext4").display().to_string()]);
-    succeed("xfs_repair", &["-n", &lab.site.path("xfs").display().to_string()]);
+    endurance.end();
 }
 
 // An SSD that is overwritten, or comes back from an older copy, is no different in here: see `dirty_faults.rs`.
@@ -74,9 +103,9 @@ fn an_ssd_pulled_out_of_the_running_machine_loses_nothing_and_comes_back_as_an_o
     let mut machine = lab.boot("power", 0, false);
     let start = machine.wait_for("guest: serving");
     let mut client = lab.connect(&start);
-    files.learn(&machine.wait_for("guest: forget"));
+    files.learn(&machine.wait_for("guest: forget xfs"));
     let mut pulled_at = None;
-    pages.work_until_the_power_goes(&mut client, |answered| match pulled_at {
+    pages.work_until_the_power_goes(&mut client, |answered, _| match pulled_at {
         None if answered >= 200 && machine.said_so_far().contains("guest: safe") => {
             machine.pull("ssd0");
             files.learn(&machine.take());
