@@ -2,7 +2,8 @@
 # build.sh FOLDER [qemu-nbd | HOTSET [database | local | ublk | systemd]]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the
 # kernel's own NBD client is tried, with "qemu-nbd" FOLDER/initrd-reconnect, in which that program stands between the kernel
 # and the daemon, and with the program HOTSET FOLDER/initrd-daemon, in which the daemon itself runs too, and with
-# "database" FOLDER/initrd-database, in which there is PostgreSQL besides, with "local" FOLDER/initrd-local, in which there is fio, with "ublk" the same with a newer kernel, with "systemd" FOLDER/initrd-systemd, which starts as Debian does. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
+# "database" FOLDER/initrd-database, in which there is PostgreSQL besides, with "local" FOLDER/initrd-local, in which there is fio, with "systemd" FOLDER/initrd-systemd, which starts as Debian does, with "ublk" both
+# of these with a newer kernel. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
 # already is kept, but for the small parts.
 set -eu
 
@@ -111,7 +112,7 @@ cp "$here/../../contrib/61-hotset.rules" daemon/lib/udev/rules.d/
 (cd daemon && find . | cpio --quiet -o -H newc) | cat - initrd.gz > initrd-daemon
 
 # systemd with the few units that lead to local file systems, and ours as they are shipped.
-if [ "${3:-}" = systemd ]; then
+if [ "${3:-}" = systemd ] || [ "${3:-}" = ublk ]; then
     rm -rf systemd
     units=systemd/etc/systemd/system
     mkdir -p systemd/programs systemd/bin systemd/usr/bin systemd/lib/systemd/system systemd/lib/systemd/system-generators \
@@ -147,7 +148,6 @@ if [ "${3:-}" = systemd ]; then
     printf 'ID=debian\nNAME=Debian\n' > systemd/etc/os-release
     echo 0123456789abcdef0123456789abcdef > systemd/etc/machine-id
     (cd systemd && find . | cpio --quiet -o -H newc) | cat - initrd-daemon > initrd-systemd
-    exit 0
 fi
 # fio, for the volumes that are block devices of the machine.
 if [ "${3:-}" = local ] || [ "${3:-}" = ublk ]; then

@@ -40,10 +40,20 @@ write_and_check() {
 step $hotset volume set ext4 local=on
 step [ "$(readlink /dev/hotset/ext4)" = /dev/${disk}0 ]
 # udev knows it as what it is: links of what is on it lead to it, and not to its backing device.
-/programs/udevadm test --action=add /sys/block/${disk}0 > /run/udev-test 2>&1
-grep -q "HOTSET_LOCAL=1" /run/udev-test || { cat /run/udev-test; failed "udev does not know it"; }
+known_to_udev() {
+    /programs/udevadm test --action=add "/sys/class/block/$1" > /run/udev-test 2>&1
+    grep -q "HOTSET_LOCAL=1" /run/udev-test && grep -q "DEVLINKS=.*/dev/disk/$2" /run/udev-test \
+        || { cat /run/udev-test; failed "udev does not know $1"; }
+}
+printf 'o\nn\np\n1\n\n\nw\n' | fdisk /dev/hotset/ext4 > /run/fdisk 2>&1
+step /programs/mke2fs -q -F -t ext4 /dev/${disk}0p1
+known_to_udev ${disk}0p1 by-uuid
+dd if=/dev/zero of=/dev/hotset/ext4 bs=1M count=2 conv=fsync 2> /dev/null
+step blockdev --rereadpt /dev/hotset/ext4
+step [ ! -e /dev/${disk}0p1 ]
 $hotset volume set ext4 local=on | grep -q "already so" || failed "it is changed twice"
 step /programs/mke2fs -q -F -t ext4 /dev/hotset/ext4
+known_to_udev ${disk}0 by-uuid
 step mount -t ext4 /dev/hotset/ext4 /mnt
 
 # While it is mounted nobody takes it away, and this daemon does not stand on it.

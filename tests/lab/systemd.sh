@@ -1,5 +1,6 @@
 # Sourced by guest.sh. What udev.sh left when it was switched off, dirty data and a file system named by its UUID, is found by
-# a machine that starts as Debian does: systemd, udev, the units as they are shipped, and a line in fstab.
+# a machine that starts as Debian does: systemd, udev, the units as they are shipped, and a line in fstab. The driver is the best that the
+# kernel has.
 
 uuid=6f1d8c52-3b0e-4a57-9d3c-2f6a4be0c7a1
 
@@ -35,6 +36,8 @@ cat > /check.sh << 'END'
 #!/bin/sh
 exec > /dev/console 2>&1
 PATH=/bin:/programs
+disk=/dev/nbd0
+[ ! -e /dev/ublk-control ] || disk=/dev/ublkb0
 
 value() { systemctl show --property="$1" --value "$2"; }
 
@@ -62,7 +65,7 @@ if [ "$1" != local-fs ]; then
     systemctl --no-pager status hotset.service srv.mount
     dmesg | tail -40
     echo "guest: FAILED: $1"
-elif ! grep -q '^/dev/nbd0 /srv ext4' /proc/mounts; then
+elif ! grep -q "^$disk /srv ext4" /proc/mounts; then
     echo "guest: FAILED: the file system is not on the volume"
 elif ! grep -qx newest /srv/file; then
     echo "guest: FAILED: the file system is not the newest"

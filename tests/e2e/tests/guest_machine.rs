@@ -68,7 +68,7 @@ impl Parts {
     }
 
     /// With systemd among the programs.
-    fn with_systemd() -> Self {
+    pub(crate) fn with_systemd() -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         Self::of(BUILT.get_or_init(|| build("lab-systemd", &["systemd"])), "initrd-systemd")
     }
@@ -81,6 +81,11 @@ impl Parts {
     /// With fio among the programs besides.
     fn with_ublk_and_fio() -> Self {
         Self::of_backports("initrd-local")
+    }
+
+    /// With systemd among the programs besides.
+    pub(crate) fn with_ublk_and_systemd() -> Self {
+        Self::of_backports("initrd-systemd")
     }
 
     fn of_backports(programs: &'static str) -> Self {

@@ -10,7 +10,7 @@ use hotset_e2e::pattern::Random;
 use hotset_e2e::tools::succeed;
 
 use crate::guest_journal::{Files, Pages, Promise};
-use crate::guest_machine::{Lab, Machine};
+use crate::guest_machine::{Lab, Machine, Parts};
 
 /// Power cuts in a run; `HOTSET_CUTS` asks for another number.
 pub(crate) fn cuts() -> u64 {
@@ -149,11 +149,16 @@ fn after_a_restart_with_dirty_data_udev_leads_a_uuid_to_the_volume_and_not_to_it
 // proves: F8
 #[test]
 fn a_machine_that_starts_with_systemd_mounts_by_uuid_the_volume_whose_newest_data_is_dirty() {
-    let lab = Lab::with_systemd();
+    let mut lab = Lab::with_systemd();
     let said = lab.boot("udev", 0, false).rest();
     assert!(said.contains("guest: dirty") && !said.contains("FAILED"), "{said}");
-    lab.keep_some_writes(&mut Random::new(41), 50);
-    let mut machine = lab.boot("systemd", 1, true);
-    machine.wait_for("guest: ready with its device");
-    machine.wait_for("guest: done");
+    // By the kernel's NBD client, and by ublk.
+    for (boot, parts) in [(1, Parts::with_systemd()), (2, Parts::with_ublk_and_systemd())] {
+        lab.keep_some_writes(&mut Random::new(41), 50);
+        lab.use_parts(parts);
+        let mut machine = lab.boot("systemd", boot, boot == 2);
+        machine.wait_for("guest: ready with its device");
+        machine.wait_for("guest: done");
+        machine.rest();
+    }
 }
