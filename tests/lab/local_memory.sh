@@ -7,6 +7,7 @@ hotset=/programs/hotset
 # As its unit says.
 echo -900 > /proc/$daemon/oom_score_adj
 step $hotset volume set ext4 local=on
+step is_local ext4
 step /programs/mke2fs -q -F -t ext4 /dev/hotset/ext4
 step mount -t ext4 /dev/hotset/ext4 /mnt
 # The daemon's memory could go there.

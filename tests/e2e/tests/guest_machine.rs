@@ -113,6 +113,10 @@ impl Lab {
         Self::of(Parts::with_fio())
     }
 
+    pub(crate) fn with_ublk() -> Self {
+        Self::of(Parts::with_ublk())
+    }
+
     pub(crate) fn with_ublk_and_fio() -> Self {
         Self::of(Parts::with_ublk_and_fio())
     }
