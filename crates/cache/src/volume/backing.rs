@@ -182,7 +182,7 @@ impl<E: Env> Drop for HostRequest<'_, E> {
         if self.begun {
             self.backing.turn(|turns, now| turns.host_ends(now));
         } else {
-            self.backing.turn(|turns, now| turns.host_gives_up(now));
+            self.backing.turn(|turns, now| turns.host_cancels(now));
         }
     }
 }

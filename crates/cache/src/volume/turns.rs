@@ -105,7 +105,7 @@ impl Turns {
     }
 
     /// A request of a host that waited is cancelled.
-    pub(crate) fn host_gives_up(&mut self, now: Instant) {
+    pub(crate) fn host_cancels(&mut self, now: Instant) {
         self.host_waits_no_longer();
         self.decide(now);
     }
@@ -637,7 +637,7 @@ mod tests {
                     turns.fill_waits_no_longer(now);
                 }
                 5 if turns.in_flight > 0 => turns.fill_ends(now, COST),
-                6 if turns.hosts_waiting > 0 && draw(50) == 0 => turns.host_gives_up(now),
+                6 if turns.hosts_waiting > 0 && draw(50) == 0 => turns.host_cancels(now),
                 6 if turns.fills_waiting > 0 && draw(50) == 0 => turns.fill_waits_no_longer(now),
                 _ => {}
             }
@@ -662,7 +662,7 @@ mod tests {
         let mut turns = Turns::default();
         turns.host_arrives(at_ms(0));
         turns.host_begins();
-        turns.host_gives_up(at_ms(0));
+        turns.host_cancels(at_ms(0));
     }
 
     #[test]
