@@ -20,7 +20,6 @@ use crate::members::ownership::Ownership;
 use crate::reasons::BackingStop;
 use crate::time_limit::within;
 use crate::volume::effort::Effort;
-use crate::volume::turn_shares::TurnShares;
 use crate::volume::turns::{TURN_END, Turns};
 
 /// What a transfer costs the device beside others: one access, and one more for each of these bytes.
@@ -197,21 +196,18 @@ impl<E: Env> HostsTurn<'_, E> {
 }
 
 /// A fill's read that waits.
-struct FillWaiting<'a, E: Env> {
-    backing: &'a Backing<E>,
-    shares: TurnShares,
-}
+struct FillWaiting<'a, E: Env>(&'a Backing<E>);
 
 impl<'a, E: Env> FillWaiting<'a, E> {
-    fn new(backing: &'a Backing<E>, shares: TurnShares) -> Self {
-        backing.turn(|turns, now| turns.fill_arrives(now, shares));
-        Self { backing, shares }
+    fn new(backing: &'a Backing<E>) -> Self {
+        backing.turn(|turns, now| turns.fill_arrives(now));
+        Self(backing)
     }
 }
 
 impl<E: Env> Drop for FillWaiting<'_, E> {
     fn drop(&mut self) {
-        self.backing.turn(|turns, now| turns.fill_waits_no_longer(now));
+        self.0.turn(|turns, now| turns.fill_waits_no_longer(now));
     }
 }
 
@@ -543,39 +539,30 @@ impl<E: Env> Backing<E> {
     /// Waits until a fill may read that much at its fetch rate: `demand` is that, and what the cache has answered so far.
     pub(crate) async fn fills_turn(&self, bytes: usize, demand: impl Fn() -> (FetchRate, u64)) -> FillReading<'_, E> {
         let cost = cost_of(u64::try_from(bytes).expect("a length fits in 64 bits"));
-        let mut waiting: Option<FillWaiting<'_, E>> = None;
+        let mut waiting = None;
         let takes_turns = loop {
             let (rate, hits) = demand();
-            let shares = TurnShares::of(rate);
-            if shares != waiting.as_ref().map(|waiting| waiting.shares) {
-                waiting = shares.map(|shares| FillWaiting::new(self, shares));
+            let takes_turns = rate == FetchRate::High;
+            if takes_turns != waiting.is_some() {
+                waiting = takes_turns.then(|| FillWaiting::new(self));
             }
-            let may_begin = match shares {
-                Some(_) => self.turns.borrow_mut().fill_may_begin(self.env.now(), cost, hits),
-                None => self.fill_may_begin_beside(cost),
-            };
-            if may_begin {
-                break shares.is_some();
+            if self.fill_may_begin(cost, rate, hits) {
+                break takes_turns;
             }
-            self.until_fills_may_look(shares).await;
+            self.fill_ended.wait().await;
         };
         FillReading::new(self, cost, takes_turns)
     }
 
-    /// Nobody tells that hosts make more than a pause by now.
-    async fn until_fills_may_look(&self, shares: Option<TurnShares>) {
-        let pause = shares.map_or(Duration::ZERO, |shares| shares.hosts_pause_max);
-        if pause.is_zero() {
-            self.fill_ended.wait().await;
-        } else if within(&self.env, pause, self.fill_ended.wait()).await.is_none() {
-            self.turn(Turns::decide);
-        }
-    }
-
-    /// At the lowest rate, the share of the device's time that fills take follows from the cost of what is in flight,
-    /// theirs beside the hosts': a disk serves its queue evenly, whatever its speed.
-    fn fill_may_begin_beside(&self, cost: u64) -> bool {
-        let allowance = self.host_cost.get() / 12;
+    /// At the lower rates, the share of the device's time that fills take follows from the cost of what is in flight,
+    /// theirs beside the hosts': a disk serves its queue evenly, whatever its speed. At the highest they take turns.
+    fn fill_may_begin(&self, cost: u64, rate: FetchRate, hits: u64) -> bool {
+        let hosts = self.host_cost.get();
+        let allowance = match rate {
+            FetchRate::Low => hosts / 12,
+            FetchRate::Medium => hosts / 3 + 8,
+            FetchRate::High => return self.turns.borrow_mut().fill_may_begin(self.env.now(), cost, hits),
+        };
         self.fill_cost.get() == 0 || self.fill_cost.get() + cost <= allowance
     }
 

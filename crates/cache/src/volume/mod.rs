@@ -16,7 +16,6 @@ pub(crate) mod requests;
 pub(crate) mod settings;
 pub(crate) mod stats;
 pub(crate) mod streams;
-pub(crate) mod turn_shares;
 pub(crate) mod turns;
 
 // Verbs: what happens.
