@@ -6,7 +6,7 @@ use std::time::Duration;
 use hotset_e2e::pattern::Random;
 use hotset_e2e::tools::eventually;
 
-use crate::guest_machine::Lab;
+use crate::guest_machine::{Lab, Parts};
 
 /// Power cuts in a run.
 const CUTS: u64 = 3;
@@ -15,7 +15,7 @@ const CUTS: u64 = 3;
 #[test]
 #[ignore = "takes minutes, and needs the package postgresql"]
 fn a_database_has_every_committed_transaction_after_power_cuts() {
-    let lab = Lab::with_database();
+    let lab = Lab::new(Parts::with_database());
     let mut random = Random::new(31);
     let mut committed = 0;
     for boot in 0..CUTS {

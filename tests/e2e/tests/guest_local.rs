@@ -1,7 +1,7 @@
 //! Volumes as block devices of the daemon's own machine, by the kernel's NBD client in a virtual machine with Debian's kernel, and by ublk in
 //! one with the kernel of its backports.
 
-use crate::guest_machine::{Lab, Machine};
+use crate::guest_machine::{Lab, Machine, Parts};
 
 /// How often the daemon is killed under a mounted file system; `HOTSET_KILLS` asks for another number.
 fn kills() -> u64 {
@@ -28,14 +28,14 @@ fn outlive(lab: &mut Lab) -> Machine {
 // proves: H3, F11
 #[test]
 fn a_local_device_outlives_kills_restarts_and_another_daemon_grows_and_is_not_taken_from_who_uses_it() {
-    let mut lab = Lab::with_fio();
+    let mut lab = Lab::new(Parts::with_fio());
     outlive(&mut lab).wait_for("guest: done");
 }
 
 // proves: H3, F11
 #[test]
 fn the_same_holds_by_ublk_and_the_other_driver_takes_over_where_that_is_gone() {
-    let mut lab = Lab::with_ublk_and_fio();
+    let mut lab = Lab::new(Parts::with_ublk_and_fio());
     let mut machine = outlive(&mut lab);
     let said = machine.wait_for("guest: random reads: ");
     let figure = said.lines().find(|line| line.contains("guest: random reads: "));

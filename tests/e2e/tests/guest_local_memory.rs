@@ -2,7 +2,7 @@
 
 use hotset_e2e::tools::skip;
 
-use crate::guest_machine::Lab;
+use crate::guest_machine::{Lab, Parts};
 
 /// Of which half is left when the machine has started.
 const MEMORY_MIB: u64 = 256;
@@ -15,7 +15,7 @@ fn memory_is_freed(lab: Lab) {
 // proves: H3, F11
 #[test]
 fn memory_that_only_writing_to_a_local_device_can_free_is_freed_and_nothing_is_killed_for_want_of_it() {
-    memory_is_freed(Lab::new());
+    memory_is_freed(Lab::new(Parts::usual()));
 }
 
 // proves: H3, F11
@@ -25,5 +25,5 @@ fn memory_that_only_writing_to_a_local_device_of_ublk_can_free_is_freed_too() {
         skip("HOTSET_UBLK_MEMORY=1 has little memory beside a local device of ublk too, which takes a minute");
         return;
     }
-    memory_is_freed(Lab::with_ublk());
+    memory_is_freed(Lab::new(Parts::with_ublk()));
 }

@@ -57,13 +57,13 @@ impl Parts {
     }
 
     /// With PostgreSQL among the programs.
-    fn with_database() -> Self {
+    pub(crate) fn with_database() -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         Self::of(BUILT.get_or_init(|| build("lab-database", &["database"])), "initrd-database")
     }
 
     /// With fio among the programs.
-    fn with_fio() -> Self {
+    pub(crate) fn with_fio() -> Self {
         static BUILT: OnceLock<PathBuf> = OnceLock::new();
         Self::of(BUILT.get_or_init(|| build("lab-local", &["local"])), "initrd-local")
     }
@@ -80,7 +80,7 @@ impl Parts {
     }
 
     /// With fio among the programs besides.
-    fn with_ublk_and_fio() -> Self {
+    pub(crate) fn with_ublk_and_fio() -> Self {
         Self::of_backports("initrd-local")
     }
 
@@ -102,31 +102,7 @@ impl Parts {
 }
 
 impl Lab {
-    pub(crate) fn new() -> Self {
-        Self::of(Parts::usual())
-    }
-
-    pub(crate) fn with_database() -> Self {
-        Self::of(Parts::with_database())
-    }
-
-    pub(crate) fn with_fio() -> Self {
-        Self::of(Parts::with_fio())
-    }
-
-    pub(crate) fn with_ublk() -> Self {
-        Self::of(Parts::with_ublk())
-    }
-
-    pub(crate) fn with_ublk_and_fio() -> Self {
-        Self::of(Parts::with_ublk_and_fio())
-    }
-
-    pub(crate) fn with_systemd() -> Self {
-        Self::of(Parts::with_systemd())
-    }
-
-    fn of(parts: Parts) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         let (site, power, port) = (Site::new(), Power::default(), free_port());
         let disk = |(name, size_mib)| {
             let disk = Disk::new(&site.path(name), size_mib * MIB, power.clone());
@@ -266,14 +242,18 @@ impl Machine {
         Self { child, lines, said: String::new(), control }
     }
 
+    fn hear(&mut self, line: &str) {
+        self.said += line;
+        self.said += "\n";
+    }
+
     /// Waits for the first word of a program of ours; whether the machine ended before that, and before its kernel said why.
     fn ended_without_a_word(&mut self) -> bool {
         let started = Instant::now();
         while !self.said.contains("guest: ") {
             match self.lines.recv_timeout(TIMEOUT.saturating_sub(started.elapsed())) {
                 Ok(line) => {
-                    self.said += &line;
-                    self.said += "\n";
+                    self.hear(&line);
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return !self.said.contains("Kernel panic"),
                 // Whoever waits for more says so.
@@ -289,8 +269,8 @@ impl Machine {
         let started = Instant::now();
         while !self.said.contains(word) {
             let line = self.lines.recv_timeout(TIMEOUT.saturating_sub(started.elapsed()));
-            self.said += &line.unwrap_or_else(|error| panic!("no {word:?} ({error}) in:\n{}", self.said));
-            self.said += "\n";
+            let line = line.unwrap_or_else(|error| panic!("no {word:?} ({error}) in:\n{}", self.said));
+            self.hear(&line);
             assert!(!self.said.contains("FAILED") || self.said.contains(word), "{}", self.rest());
         }
         std::mem::take(&mut self.said)
@@ -299,8 +279,7 @@ impl Machine {
     /// What it said since it was waited for.
     pub(crate) fn said_so_far(&mut self) -> &str {
         while let Ok(line) = self.lines.try_recv() {
-            self.said += &line;
-            self.said += "\n";
+            self.hear(&line);
         }
         assert!(!self.said.contains("FAILED"), "{}", self.said);
         &self.said
@@ -315,8 +294,7 @@ impl Machine {
     /// Everything up to its end.
     pub(crate) fn rest(&mut self) -> String {
         while let Ok(line) = self.lines.recv_timeout(TIMEOUT) {
-            self.said += &line;
-            self.said += "\n";
+            self.hear(&line);
         }
         std::mem::take(&mut self.said)
     }

@@ -31,7 +31,7 @@ pub(crate) struct Endurance {
 impl Endurance {
     pub(crate) fn new(phase: &'static str, seed: u64) -> Self {
         let (pages, files) = (Pages::new(), Files::default());
-        Self { lab: Lab::new(), pages, files, random: Random::new(seed), phase, boots: 0 }
+        Self { lab: Lab::new(Parts::usual()), pages, files, random: Random::new(seed), phase, boots: 0 }
     }
 
     /// Starts the machine, which has everything that was safe, and goes to work.
@@ -97,7 +97,7 @@ fn whatever_was_flushed_survives_power_cuts_of_disks_with_volatile_caches() {
 // proves: F2, F4, F7
 #[test]
 fn an_ssd_pulled_out_of_the_running_machine_loses_nothing_and_comes_back_as_an_old_one() {
-    let lab = Lab::new();
+    let lab = Lab::new(Parts::usual());
     let (mut pages, mut files) = (Pages::new(), Files::default());
     let mut random = Random::new(29);
     let mut machine = lab.boot("power", 0, false);
@@ -136,7 +136,7 @@ fn an_ssd_pulled_out_of_the_running_machine_loses_nothing_and_comes_back_as_an_o
 // proves: F8
 #[test]
 fn after_a_restart_with_dirty_data_udev_leads_a_uuid_to_the_volume_and_not_to_its_backing_device() {
-    let lab = Lab::new();
+    let lab = Lab::new(Parts::usual());
     let mut machine = lab.boot("udev", 0, false);
     let said = machine.rest();
     let dirty = said.lines().find_map(|line| line.split("guest: dirty \"dirty_bytes\":").nth(1));
@@ -149,7 +149,7 @@ fn after_a_restart_with_dirty_data_udev_leads_a_uuid_to_the_volume_and_not_to_it
 // proves: F8
 #[test]
 fn a_machine_that_starts_with_systemd_mounts_by_uuid_the_volume_whose_newest_data_is_dirty() {
-    let mut lab = Lab::with_systemd();
+    let mut lab = Lab::new(Parts::with_systemd());
     let said = lab.boot("udev", 0, false).rest();
     assert!(said.contains("guest: dirty") && !said.contains("FAILED"), "{said}");
     // By the kernel's NBD client, and by ublk.
