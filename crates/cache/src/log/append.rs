@@ -135,7 +135,7 @@ impl<E: Env> Appends<E> {
             return wait;
         }
         assert_ne!(attachment, DETACHED, "pages are appended of a volume that is not attached");
-        self.state.queue.push(Append { volume, attachment, page, body, done });
+        self.state.queue.push(Append::new(volume, attachment, page, body, done));
         self.signals.wanted.wake_all();
         wait
     }

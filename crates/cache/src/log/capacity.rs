@@ -63,6 +63,8 @@ fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize])
 pub(crate) struct Capacity {
     /// What the pool's SSDs have room for when there are no rows.
     size: Cell<LogSize>,
+    /// Pages of data that a row holds, about: asked for at every write.
+    row_pages: Cell<u64>,
     /// Rows that can be opened beside those that there are. Rows of before an SSD came or left do not take what those of
     /// today take: only segments tell.
     openable: Cell<usize>,
@@ -72,7 +74,12 @@ pub(crate) struct Capacity {
 
 impl Default for Capacity {
     fn default() -> Self {
-        Self { size: Cell::default(), openable: Cell::new(0), reserved: Cell::new(ROWS_RESERVED) }
+        Self {
+            size: Cell::default(),
+            row_pages: Cell::new(0),
+            openable: Cell::new(0),
+            reserved: Cell::new(ROWS_RESERVED),
+        }
     }
 }
 
@@ -81,6 +88,7 @@ impl Capacity {
     pub(crate) fn measured(&self, size: LogSize) {
         assert!(size.rows <= size.segments, "{} rows would have {} segments", size.rows, size.segments);
         self.size.set(size);
+        self.row_pages.set(size.pages / u64::try_from(size.rows.max(1)).expect("at most 4096"));
     }
 
     /// Counts the rows that can be opened beside `rows`, of so many pairs each, where the SSDs have so many segments left.
@@ -106,8 +114,7 @@ impl Capacity {
 
     /// Pages of data that a row holds, about.
     pub(crate) fn row_pages(&self) -> u64 {
-        let LogSize { rows, pages, .. } = self.size.get();
-        pages / u64::try_from(rows.max(1)).expect("at most 4096")
+        self.row_pages.get()
     }
 }
 

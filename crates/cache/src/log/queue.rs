@@ -50,11 +50,31 @@ pub(crate) struct Append {
     pub(crate) volume: VolumeIndex,
     pub(crate) attachment: u64,
     pub(crate) page: u64,
+    /// How many they are, and how many of them are data: asked for at every step of their way.
+    count: u64,
+    data_pages: u32,
     pub(crate) body: Body,
     pub(crate) done: Promise<Result<(), Error>>,
 }
 
 impl Append {
+    /// # Panics
+    /// If it has no pages, or a part of one.
+    pub(crate) fn new(
+        volume: VolumeIndex,
+        attachment: u64,
+        page: u64,
+        body: Body,
+        done: Promise<Result<(), Error>>,
+    ) -> Self {
+        let (count, data_pages) = match &body {
+            Body::Data(data) | Body::Move { data, .. } => (u64::from(pages_in(data)), pages_in(data)),
+            Body::Zeroes(count) | Body::Mark { count, .. } => (*count, 0),
+        };
+        assert!(count > 0, "an append has no pages");
+        Self { volume, attachment, page, count, data_pages, body, done }
+    }
+
     /// It is of a host, not something that is moved.
     pub(crate) fn is_of_host(&self) -> bool {
         match self.body {
@@ -69,18 +89,11 @@ impl Append {
 
     /// Pages of data that it takes in a batch.
     pub(crate) fn data_pages(&self) -> u32 {
-        match &self.body {
-            Body::Data(data) | Body::Move { data, .. } => pages_in(data),
-            Body::Zeroes(_) | Body::Mark { .. } => 0,
-        }
+        self.data_pages
     }
 
     pub(crate) fn pages(&self) -> Range<u64> {
-        let count = match &self.body {
-            Body::Data(data) | Body::Move { data, .. } => u64::from(pages_in(data)),
-            Body::Zeroes(count) | Body::Mark { count, .. } => *count,
-        };
-        self.page..self.page + count
+        self.page..self.page + self.count
     }
 }
 
@@ -123,7 +136,6 @@ impl Queue {
     /// It waits from here on, behind the others.
     pub(crate) fn push(&self, append: Append) {
         let pages = u64::from(append.data_pages());
-        assert!(!append.pages().is_empty(), "an append has no pages");
         self.appends.set(self.appends.get() + 1);
         self.pages.set(self.pages.get() + pages);
         let mut of_volumes = self.pages_of.borrow_mut();
@@ -252,7 +264,7 @@ mod tests {
             Lane::Hosts => Body::Data(data),
             Lane::Urgent => Body::Move { data, from: Place::new(0, 0), version: 1 },
         };
-        (Append { volume: VolumeIndex(volume), attachment: 1, page, body, done }, wait)
+        (Append::new(VolumeIndex(volume), 1, page, body, done), wait)
     }
 
     /// Of the model: volume, page, pages.
@@ -373,10 +385,8 @@ mod tests {
 
     #[test]
     fn an_append_has_whole_pages() {
-        let of = |body| Append { volume: VolumeIndex(0), attachment: 1, page: 0, body, done: Promise::new().0 };
-        assert_refused("an append has no pages", || Queue::default().push(of(Body::Zeroes(0))));
-        assert_refused("100 bytes are appended, not whole pages", || {
-            Queue::default().push(of(Body::Data(Buf::zeroed(100))))
-        });
+        let of = |body| drop(Append::new(VolumeIndex(0), 1, 0, body, Promise::new().0));
+        assert_refused("an append has no pages", || of(Body::Zeroes(0)));
+        assert_refused("100 bytes are appended, not whole pages", || of(Body::Data(Buf::zeroed(100))));
     }
 }

@@ -234,16 +234,13 @@ impl WriteLog {
 
     /// Whether a host's append of so many pages finds room now.
     pub(crate) fn has_room(&self, pages: u64) -> bool {
-        let open = self.open.pages_left();
-        let rows_left = self.capacity.openable();
-        let for_hosts = rows_left.saturating_sub(self.capacity.reserved());
-        let mut room = open + u64::try_from(for_hosts).expect("an address has 64 bits at most") * self.row_pages();
-        if rows_left < self.capacity.reserved() {
-            room = 0;
-        }
+        let Some(for_hosts) = self.capacity.openable().checked_sub(self.capacity.reserved()) else { return false };
+        let row_pages = self.row_pages();
+        let in_rows = u64::try_from(for_hosts).expect("an address has 64 bits at most") * row_pages;
         // Headers take up to half of the pages, if every batch brings a single page. Writes longer than a
         // row go in piece by piece: more than two free rows are not made for anybody (`is_long`).
-        room / 2 >= self.queue.pages() + pages.min(self.row_pages())
+        let wanted = 2 * (self.queue.pages() + pages.min(row_pages));
+        in_rows >= wanted || in_rows + self.open.pages_left() >= wanted
     }
 
     /// Pages of data that a row holds, about.
