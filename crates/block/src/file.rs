@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,6 +24,11 @@ use crate::{
 
 /// The logical blocks that the rest of Hotset knows.
 const LOGICAL_BLOCKS: [u32; 2] = [512, 4096];
+
+/// The kind of the file systems in memory (`TMPFS_MAGIC` in linux/magic.h), and the longest transfers of a store there that this thread
+/// makes itself: a copy of some ten microseconds.
+const TMPFS: i64 = 0x0102_1994;
+const COPIED_BYTES_MAX: usize = 64 << 10;
 
 /// What a part of a file is told in.
 const SECTOR_BYTES: u64 = 512;
@@ -83,6 +88,8 @@ struct Shared {
     tail: RefCell<Option<Rc<Tail>>>,
     /// What the file or device said of its size last.
     end_bytes: Cell<u64>,
+    /// The file once more, if its short transfers are copies that this thread makes itself.
+    in_memory: OnceCell<File>,
     options: FileOptions,
     direct: bool,
     path: PathBuf,
@@ -141,10 +148,38 @@ impl FileDevice {
             .map_err(|user| OpenError::in_use(&storage.path, &user))?;
         let (info, end_bytes, tail) = (Cell::new(info), Cell::new(end_bytes), RefCell::new(tail));
         let (cut, path) = (Cell::new(false), storage.path);
-        let writable = OnceCell::new();
-        let shared =
-            Shared { file, writable, is_regular, elsewhere, cut, info, tail, end_bytes, options, direct, path };
+        let (writable, in_memory) = (OnceCell::new(), OnceCell::new());
+        let shared = Shared {
+            file,
+            writable,
+            is_regular,
+            elsewhere,
+            cut,
+            info,
+            tail,
+            end_bytes,
+            in_memory,
+            options,
+            direct,
+            path,
+        };
         Ok(Self { env: env.clone(), shared: Rc::new(shared) })
+    }
+
+    /// The same, as the store of a device whose speed is not the file's: if the file lies in memory (tmpfs), this thread copies what is
+    /// short itself. The kernel's ring hands each such transfer to another thread, which takes longer than the copy. Whoever uses
+    /// this has other reasons to wait now and then, so that others go on.
+    pub(crate) fn into_store(self) -> Self {
+        let shared = &self.shared;
+        let is_in_memory = sys::file_system_kind(&shared.file).is_ok_and(|kind| kind == TMPFS);
+        if is_in_memory
+            && !shared.info.get().read_only
+            && let Ok(again) = shared.file.try_clone()
+        {
+            // Nobody else sets it.
+            let _ = shared.in_memory.set(File::from(again));
+        }
+        self
     }
 
     /// By what it is read and written.
@@ -288,6 +323,11 @@ impl FileDevice {
         buf: Buf,
     ) -> (Buf, Result<usize, DeviceError>) {
         let range = ByteRange::at(offset, u64::try_from(buf.len()).expect("a buffer's length fits 64 bits"));
+        if let Some(memory) = self.shared.in_memory.get().filter(|_| buf.len() <= COPIED_BYTES_MAX) {
+            let (buf, outcome) = copy(memory, direction, offset, buf);
+            let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+            return (buf, outcome.map_err(|error| error_of(errno(error), direction.operation(), range)));
+        }
         let transfer =
             Transfer { file: Rc::clone(file), apart: self.shared.elsewhere, direction, offset, buf, done: 0 };
         let (finished, outcome) = self.env.submit(RingOperation::Transfer(transfer)).await;
@@ -330,6 +370,25 @@ impl FileDevice {
         let (_, outcome) = self.env.submit(work).await;
         outcome.map(drop).map_err(|errno| error_of(errno, operation, range))
     }
+}
+
+/// A transfer to or from a file in memory; answers how much of it could be done. What is written there is as durable as it will be.
+fn copy(file: &File, direction: Direction, offset: u64, mut buf: Buf) -> (Buf, io::Result<usize>) {
+    let mut done = 0;
+    while done < buf.len() {
+        let at = offset + u64::try_from(done).expect("a buffer's length fits 64 bits");
+        let step = match direction {
+            Direction::Read => file.read_at(&mut buf[done..], at),
+            Direction::Write | Direction::WriteDurable => file.write_at(&buf[done..], at),
+        };
+        match step {
+            Ok(0) => break,
+            Ok(bytes) => done += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (buf, Err(error)),
+        }
+    }
+    (buf, Ok(done))
 }
 
 impl Device for FileDevice {

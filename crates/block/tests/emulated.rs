@@ -26,6 +26,13 @@ fn place() -> (TempDir, PathBuf) {
     (directory, path)
 }
 
+/// Where the store's short transfers are made without the ring.
+fn place_in_memory() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("array image");
+    (directory, path)
+}
+
 async fn try_open(env: &HostEnv, path: &Path, keys: &str) -> Result<Array, OpenError> {
     let text = format!("emulated:disks=5,level=raid5,size={SIZE_BYTES},file={},chunk=16K{keys}", path.display());
     let spec: EmulatedArraySpec = text.parse().unwrap();
@@ -70,9 +77,12 @@ fn it_says_what_it_is() {
 
 #[test]
 fn what_is_written_is_read_back_across_chunks_and_in_parts() {
-    let (_directory, path) = place();
+    [place(), place_in_memory()].into_iter().for_each(|(_directory, path)| written_is_read_back(&path));
+}
+
+fn written_is_read_back(path: &Path) {
     run(async |env| {
-        let array = open(&env, &path).await;
+        let array = open(&env, path).await;
         let mut expected = vec![0; usize::try_from(SIZE_BYTES).unwrap()];
         let writes =
             [(0, 512), (16_384 - 512, 1024), (65_536 - 4096, 8192), (3 * 65_536, 65_536), (100 * 512, 200_192)];
@@ -83,6 +93,20 @@ fn what_is_written_is_read_back_across_chunks_and_in_parts() {
         }
         assert!(read(&array, 0, MIB.try_into().unwrap()).await == expected[..1 << 20]);
         assert!(read(&array, 32_256, 512 * 70).await == expected[32_256..32_256 + 512 * 70]);
+    });
+}
+
+#[test]
+fn a_store_in_memory_that_was_cut_short_is_gone() {
+    let (_directory, path) = place_in_memory();
+    run(async |env| {
+        let array = open(&env, &path).await;
+        write(&array, 0, bytes(8192, 1)).await;
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
+        let (_, result) = array.read(0, Buf::zeroed(8192)).await;
+        assert_eq!(result.unwrap_err().kind, DeviceErrorKind::Gone);
+        let (_, result) = array.write(0, bytes(4096, 2)).await;
+        assert_eq!(result.unwrap_err().kind, DeviceErrorKind::Gone, "nothing it says can be trusted");
     });
 }
 

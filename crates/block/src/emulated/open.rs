@@ -21,7 +21,7 @@ impl EmulatedArray<HostEnv, FileDevice> {
         let (path, size_bytes) = (spec.file.clone(), spec.parameters.size_bytes);
         let prepared = apart(env, move || prepare(&path, size_bytes, options)).await;
         prepared.map_err(|source| OpenError::unanswered(&spec.file, source))??;
-        let store = FileDevice::open_cached(env, &spec.file, options).await?;
+        let store = FileDevice::open_cached(env, &spec.file, options).await?.into_store();
         Ok(Self::new(env, &spec.parameters, store))
     }
 }

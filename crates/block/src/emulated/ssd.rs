@@ -127,7 +127,7 @@ impl EmulatedSsd<HostEnv, FileDevice> {
     /// # Errors
     /// As [`FileDevice::open_apart`].
     pub async fn open(env: &HostEnv, spec: &EmulatedSsdSpec, options: FileOptions) -> Result<Self, OpenError> {
-        let store = FileDevice::open_apart(env, Path::new(&spec.file), options).await?;
+        let store = FileDevice::open_apart(env, Path::new(&spec.file), options).await?.into_store();
         Ok(Self::new(env, spec.speed, store))
     }
 }
