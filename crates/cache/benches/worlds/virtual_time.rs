@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use hotset_block::emulated::{EmulatedArray, Preset};
+use hotset_block::emulated::{EmulatedArray, Parameters};
 use hotset_block::{
     Buf, BufPool, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Extent, Instant, ZeroMode,
 };
@@ -199,8 +199,8 @@ impl AnyDevice {
         Self::Rated(Rated { env, device, bytes_per_second, busy_until: Cell::new(0) })
     }
 
-    pub(crate) fn array(env: &Virtual, preset: Preset, bytes: u64) -> Self {
-        Self::Array(EmulatedArray::new(env, &preset.parameters(bytes), InstantDevice::new(bytes, 512)))
+    pub(crate) fn array(env: &Virtual, parameters: &Parameters) -> Self {
+        Self::Array(EmulatedArray::new(env, parameters, InstantDevice::new(parameters.size_bytes, 512)))
     }
 
     async fn takes(&self, bytes: usize) {

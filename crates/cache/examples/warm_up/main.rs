@@ -3,10 +3,12 @@
 //! `cargo run --release --package hotset-cache --example warm_up -- SEED` prints the time until 90 % of the final rate with
 //! blocks of 4 MiB over the array of requirement B1, in times of what streaming the volume takes.
 //! `… -- filling` prints what hosts keep at each fetch rate while blocks enter a small cache.
+//! `… -- set` prints how a small set of data warms up at the default fetch rate over four disks.
 //! `make bench` measures the same on a real clock. It takes some gigabytes of memory.
 
 #[path = "../../benches/worlds/instant.rs"]
 mod instant;
+mod set;
 #[path = "../../benches/worlds/virtual_time.rs"]
 mod virtual_time;
 
@@ -129,7 +131,7 @@ async fn pool(env: &Virtual, ssd_bytes: u64, settings: PoolSettings) -> Pool<Vir
 fn volume(env: &Virtual, bytes: u64) -> Volume<Virtual> {
     let settings = VolumeSettings::default();
     let spec = VolumeSpec { name: "volume".parse().expect("a volume name"), backing: "backing".to_owned(), settings };
-    Volume::open(env.clone(), spec, AnyDevice::array(env, Preset::B1, bytes)).expect("the settings fit")
+    Volume::open(env.clone(), spec, AnyDevice::array(env, &Preset::B1.parameters(bytes))).expect("the settings fit")
 }
 
 fn settings(rate: FetchRate) -> PoolSettings {
@@ -212,7 +214,8 @@ fn main() {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => warm_up(1),
         ["filling"] => [FetchRate::Low, FetchRate::Medium, FetchRate::High].into_iter().for_each(filling),
+        ["set"] => set::print_all(),
         [seed] => warm_up(seed.parse().expect("a number")),
-        _ => println!("warm_up [SEED | filling]"),
+        _ => println!("warm_up [SEED | filling | set]"),
     }
 }

@@ -141,7 +141,7 @@ fn stream(mode: Option<WriteMode>) -> Vec<f64> {
     let env = Virtual::new();
     env.clone().run(async move {
         let pool = mirrored_pool(&env, [(); 2].map(|()| AnyDevice::rated(&env, SSD_BYTES, SSD_RATE))).await;
-        let array = AnyDevice::array(&env, Preset::B9, VOLUME_BYTES);
+        let array = AnyDevice::array(&env, &Preset::B9.parameters(VOLUME_BYTES));
         let volume = volume_over(&env, array, mode.unwrap_or(WriteMode::WriteAround));
         if mode.is_some() {
             pool.attach(&volume).await.expect("there is room for a volume");

@@ -79,7 +79,7 @@ pub(crate) fn mix(seconds: u64) {
         let named = ssds.map(|device| Named { path: "memory".to_owned(), device });
         let pool =
             Pool::create(env.clone(), spec, named.into(), AnyDevice::instant(STATE_BYTES)).await.expect("the SSDs fit");
-        let array = AnyDevice::array(&env, Preset::B1, VOLUME_BYTES);
+        let array = AnyDevice::array(&env, &Preset::B1.parameters(VOLUME_BYTES));
         let volume = volume_over(&env, array, WriteMode::WriteBack);
         pool.attach(&volume).await.expect("there is room for a volume");
         let clean = || pool.status().capacity_bytes;

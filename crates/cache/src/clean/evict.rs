@@ -57,18 +57,28 @@ impl<E: Env> Clean<E> {
     /// Evicts until enough slots are ready, or on their way to be; answers whose blocks they held.
     #[must_use]
     pub(crate) fn make_room(&self) -> Vec<VolumeIndex> {
-        let wanted = ready_wanted(u64::from(self.slots.borrow().slot_count()));
-        let coming = self.index.freed_count();
-        let ready = self.ssds.serving().map(|ssd| ssd.ready_count() + ssd.slots_in_limbo());
-        let mut free: usize = ready.sum::<usize>() + coming;
         let mut evicted = Vec::new();
-        while free < wanted {
+        for _ in self.free_count()..self.free_wanted() {
             let victim = self.slots.borrow_mut().victim();
             let Some(slot) = victim else { break };
             evicted.extend(self.evict(slot));
-            free += 1;
         }
         evicted
+    }
+
+    /// For each block that comes in, another one goes.
+    pub(crate) fn is_full(&self) -> bool {
+        self.free_count() <= self.free_wanted()
+    }
+
+    /// Slots that are ready, or on their way to be.
+    fn free_count(&self) -> usize {
+        let ready = self.ssds.serving().map(|ssd| ssd.ready_count() + ssd.slots_in_limbo());
+        ready.sum::<usize>() + self.index.freed_count()
+    }
+
+    fn free_wanted(&self) -> usize {
+        ready_wanted(u64::from(self.slots.borrow().slot_count()))
     }
 
     /// Frees a used slot for something better; answers whose it was.

@@ -20,6 +20,8 @@ use crate::members::ownership::Ownership;
 use crate::reasons::BackingStop;
 use crate::time_limit::within;
 use crate::volume::effort::Effort;
+use crate::volume::seeks::Seeks;
+use crate::volume::turn_shares::{FillDemand, TurnShares};
 use crate::volume::turns::{TURN_END, Turns};
 
 /// What a transfer costs the device beside others: one access, and one more for each of these bytes.
@@ -60,6 +62,7 @@ pub(crate) struct Backing<E: Env> {
     /// Who reads where fills may take most of the device's time.
     turns: RefCell<Turns>,
     hosts_turn: Event,
+    seeks: Seeks,
     latched: RefCell<Option<BackingStop>>,
     reads: Answers,
     /// Of writes, discards and flushes.
@@ -191,23 +194,30 @@ pub(crate) struct HostsTurn<'a, E: Env>(HostRequest<'a, E>);
 
 impl<E: Env> HostsTurn<'_, E> {
     pub(crate) async fn read(self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
-        self.0.backing.read_when_open(offset, buf).await
+        let backing = self.0.backing;
+        let began = backing.env.now();
+        let read = backing.read_when_open(offset, buf).await;
+        backing.seeks.host_read_took(backing.env.now().since(began));
+        read
     }
 }
 
 /// A fill's read that waits.
-struct FillWaiting<'a, E: Env>(&'a Backing<E>);
+struct FillWaiting<'a, E: Env> {
+    backing: &'a Backing<E>,
+    shares: TurnShares,
+}
 
 impl<'a, E: Env> FillWaiting<'a, E> {
-    fn new(backing: &'a Backing<E>) -> Self {
-        backing.turn(|turns, now| turns.fill_arrives(now));
-        Self(backing)
+    fn new(backing: &'a Backing<E>, shares: TurnShares) -> Self {
+        backing.turn(|turns, now| turns.fill_arrives(now, shares));
+        Self { backing, shares }
     }
 }
 
 impl<E: Env> Drop for FillWaiting<'_, E> {
     fn drop(&mut self) {
-        self.0.turn(|turns, now| turns.fill_waits_no_longer(now));
+        self.backing.turn(|turns, now| turns.fill_waits_no_longer(now));
     }
 }
 
@@ -270,6 +280,7 @@ impl<E: Env> Backing<E> {
             fill_ended: Event::new(),
             turns: RefCell::default(),
             hosts_turn: Event::new(),
+            seeks: Seeks::default(),
             latched: RefCell::new(None),
             reads: Answers::default(),
             changes: Answers::default(),
@@ -531,37 +542,60 @@ impl<E: Env> Backing<E> {
         (buf, result.map_err(|error| self.error(&error)))
     }
 
+    /// As far as hosts' reads have shown.
+    pub(crate) fn has_seeks(&self) -> bool {
+        self.seeks.has_seeks()
+    }
+
+    /// Requests of hosts that it works on, or that wait for it.
+    pub(crate) fn hosts(&self) -> u64 {
+        self.turns.borrow().hosts()
+    }
+
     /// A block that was not known came to be filled.
     pub(crate) fn block_is_wanted(&self) {
         self.turns.borrow_mut().block_is_wanted();
     }
 
-    /// Waits until a fill may read that much at its fetch rate: `demand` is that, and what the cache has answered so far.
-    pub(crate) async fn fills_turn(&self, bytes: usize, demand: impl Fn() -> (FetchRate, u64)) -> FillReading<'_, E> {
+    /// Waits until a fill may read that much.
+    pub(crate) async fn fills_turn(&self, bytes: usize, demand: impl Fn() -> FillDemand) -> FillReading<'_, E> {
         let cost = cost_of(u64::try_from(bytes).expect("a length fits in 64 bits"));
-        let mut waiting = None;
+        let mut waiting: Option<FillWaiting<'_, E>> = None;
         let takes_turns = loop {
-            let (rate, hits) = demand();
-            let takes_turns = rate == FetchRate::High;
-            if takes_turns != waiting.is_some() {
-                waiting = takes_turns.then(|| FillWaiting::new(self));
+            let demand = demand();
+            let shares = TurnShares::of(&demand, self.has_seeks(), self.hosts());
+            if shares != waiting.as_ref().map(|waiting| waiting.shares) {
+                waiting = shares.map(|shares| FillWaiting::new(self, shares));
             }
-            if self.fill_may_begin(cost, rate, hits) {
-                break takes_turns;
+            let may_begin = match shares {
+                Some(_) => self.turns.borrow_mut().fill_may_begin(self.env.now(), cost, demand.hits),
+                None => self.fill_may_begin_beside(cost, demand.rate),
+            };
+            if may_begin {
+                break shares.is_some();
             }
-            self.fill_ended.wait().await;
+            self.until_fills_may_look(shares).await;
         };
         FillReading::new(self, cost, takes_turns)
     }
 
-    /// At the lower rates, the share of the device's time that fills take follows from the cost of what is in flight,
-    /// theirs beside the hosts': a disk serves its queue evenly, whatever its speed. At the highest they take turns.
-    fn fill_may_begin(&self, cost: u64, rate: FetchRate, hits: u64) -> bool {
+    /// Nobody tells that hosts make more than a pause by now.
+    async fn until_fills_may_look(&self, shares: Option<TurnShares>) {
+        let pause = shares.map_or(Duration::ZERO, |shares| shares.hosts_pause_max);
+        if pause.is_zero() {
+            self.fill_ended.wait().await;
+        } else if within(&self.env, pause, self.fill_ended.wait()).await.is_none() {
+            self.turn(Turns::decide);
+        }
+    }
+
+    /// Where nobody waits for a turn, the share of the device's time that fills take follows from the cost of what is in
+    /// flight, theirs beside the hosts': a device serves its queue evenly, whatever its speed.
+    fn fill_may_begin_beside(&self, cost: u64, rate: FetchRate) -> bool {
         let hosts = self.host_cost.get();
         let allowance = match rate {
             FetchRate::Low => hosts / 12,
-            FetchRate::Medium => hosts / 3 + 8,
-            FetchRate::High => return self.turns.borrow_mut().fill_may_begin(self.env.now(), cost, hits),
+            FetchRate::Medium | FetchRate::High => hosts / 3 + 8,
         };
         self.fill_cost.get() == 0 || self.fill_cost.get() + cost <= allowance
     }

@@ -21,6 +21,7 @@ use crate::time_limit::within;
 use crate::volume::inner::VolumeInner;
 use crate::volume::missed::Missed;
 use crate::volume::place::PoolRooms;
+use crate::volume::turn_shares::FillDemand;
 
 /// How often what waits in the queue is looked at without any news.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -28,15 +29,17 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Blocks that a volume evicts at most for one that it gets: more than one only after its share was made smaller.
 const OWN_EVICTIONS: u32 = 64;
 
-/// The largest blocks that are read with a miss: what a backing device reads with little more effort than a page. Larger ones are
-/// read by the pump in their turn.
-const CARRIED_BLOCK_BYTES_MAX: u64 = 256 << 10;
+/// The largest blocks that are read with a miss: what one disk reads with little more effort than a page. Larger ones lie on several
+/// disks: where other hosts wait for those, the pump reads them (decision 0006).
+const CARRIED_BLOCK_BYTES_MAX: u64 = 64 << 10;
+/// The largest that are read with a miss where nobody waits for that.
+const CARRIED_ALONE_BYTES_MAX: u64 = 256 << 10;
 
 /// Fills that run at once, and the length of their reads: what hosts wait behind.
 fn pace(rate: FetchRate) -> (usize, u64) {
     match rate {
         FetchRate::Low => (1, limits::FILL_CHUNK_BYTES / 8),
-        FetchRate::Medium => (4, limits::FILL_CHUNK_BYTES / 2),
+        FetchRate::Medium => (64, limits::FILL_CHUNK_BYTES / 2),
         FetchRate::High => (64, limits::FILL_CHUNK_BYTES),
     }
 }
@@ -279,8 +282,10 @@ impl<'p, E: Env> Filler<'p, E> {
             }
             PieceReading::Backing => {
                 let offset = (self.pool.blocks.first_page(fill.key().block) + u64::from(pages.start)) * PAGE;
-                let demand = || {
-                    (self.pool.settings.get().fetch_rate, volume.stats.read_hits.get() - volume.stats.memory_hits.get())
+                let demand = || FillDemand {
+                    rate: self.pool.settings.get().fetch_rate,
+                    hits: volume.stats.read_hits.get() - volume.stats.memory_hits.get(),
+                    evicts: self.pool.clean.is_full(),
                 };
                 let read = async |offset, part: Buf| {
                     let turn = volume.backing.fills_turn(part.len(), demand).await;
@@ -298,9 +303,11 @@ impl<'p, E: Env> Filler<'p, E> {
 
     // ---- fills that ride on misses
 
-    /// Whether blocks are so small that misses carry their fills.
-    pub(super) fn fills_are_carried(self) -> bool {
-        self.pool.blocks.bytes() <= CARRIED_BLOCK_BYTES_MAX
+    /// Whether blocks are so small that misses of this volume carry their fills now.
+    pub(super) fn fills_are_carried(self, volume: &VolumeInner<E>) -> bool {
+        let bytes = self.pool.blocks.bytes();
+        let delays_nobody = || !volume.backing.has_seeks() || volume.backing.hosts() == 0;
+        bytes <= CARRIED_BLOCK_BYTES_MAX || (bytes <= CARRIED_ALONE_BYTES_MAX && delays_nobody())
     }
 
     /// Begins the fills of the hot blocks of a miss, as far as there is room; the others are asked for.

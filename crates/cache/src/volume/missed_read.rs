@@ -57,7 +57,7 @@ impl<'r, E: Env> MissedRead<'r, E> {
         let threshold = pool.settings.get().populate_on_read;
         let counted = pool.clean.count_read(attached.index, std::iter::once(pages), threshold);
         let missed = pool.why_missed(&counted, threshold);
-        if !Filler::of(pool).fills_are_carried() {
+        if !Filler::of(pool).fills_are_carried(volume) {
             return self.run_with_large_blocks(&counted.hot, destination, missed).await;
         }
         if let Some(buf) = self.read_with_blocks(&counted.hot).await {

@@ -13,9 +13,11 @@ pub(crate) mod missed;
 pub(crate) mod pieces;
 pub(crate) mod recorder;
 pub(crate) mod requests;
+pub(crate) mod seeks;
 pub(crate) mod settings;
 pub(crate) mod stats;
 pub(crate) mod streams;
+pub(crate) mod turn_shares;
 pub(crate) mod turns;
 
 // Verbs: what happens.

@@ -1,9 +1,10 @@
-//! Hosts and fills take turns at a backing device, where the fetch rate lets fills take most of its time.
+//! Hosts and fills take turns at a backing device, unless the fetch rate is the lowest.
 //!
 //! Disks read a long stretch many times faster than the same bytes between requests of hosts that lie anywhere. So
 //! hosts' reads wait while fills read, for as long as the hosts' turn before has earned them, and fills wait while what
 //! hosts want is read. Hosts that the cache answers do not need the device: the more of them, the longer the fills'
-//! turns. Where one side wants nothing there are no turns.
+//! turns, or the sooner they come. How much each side has is up to the fetch rate (`volume/turn_shares.rs`). Where one
+//! side wants nothing there are no turns.
 //!
 //! Where fills come after a time without any, hosts' turn goes on while much of what they read is new: of blocks that
 //! are known one by one, fills would read every second or third, and the gaps between pass under the heads unread.
@@ -12,24 +13,16 @@ use std::time::Duration;
 
 use hotset_block::Instant;
 
-/// The share of the device's time that hosts keep when the cache answers none of them, in percent.
-const HOSTS_PERCENT: u64 = 46;
-/// The least that they keep, whatever the cache answers, in percent.
-const HOSTS_PERCENT_MIN: u64 = 12;
+use crate::volume::turn_shares::TurnShares;
+
 /// The requests of a hosts' turn, in percent of those that are there at its start.
 const ADMITTED_PERCENT: u64 = 200;
 /// A turn of hosts ends when so few of its requests are left, in percent: each that is left is a seek among fills.
 const HOSTS_LEFT_PERCENT: u64 = 20;
 /// A turn of fills ends when so few of its reads are left, in percent: the last ones leave most disks idle.
 const FILLS_LEFT_PERCENT: u64 = 50;
-/// What fills may have in flight for each request that hosts have: what four disks transfer during one access.
-const WINDOW_PER_HOST: u64 = 12;
-/// What fills may have in flight where hosts are idle.
-const WINDOW_IDLE: u64 = 384;
 /// The most time that fills have coming, or have taken too much of.
 const BALANCE_MAX: Duration = Duration::from_millis(600);
-/// The longest that hosts wait for fills that have that much time coming.
-const FILLS_TURN_MAX: Duration = Duration::from_millis(300);
 /// A turn is over by then, whatever is left of it: nobody waits for a read that hangs.
 pub(crate) const TURN_END: Duration = Duration::from_secs(1);
 /// The longest turn of hosts that goes on for what is new in it; and fills that come so long after the last are the
@@ -50,10 +43,14 @@ enum Turn {
 /// Whose turn it is at one backing device.
 #[derive(Clone, Default)]
 pub(crate) struct Turns {
+    /// Those of the fill that came last.
+    shares: TurnShares,
     turn: Turn,
     since: Instant,
     hosts_waiting: u64,
     hosts_in_flight: u64,
+    /// When a host last wanted or got anything.
+    hosts_seen: Instant,
     /// Requests that may still begin in this turn of hosts, of how many.
     admissible: u64,
     admitted_max: u64,
@@ -63,6 +60,8 @@ pub(crate) struct Turns {
     /// Blocks that came to be filled since hosts were admitted, and the requests that were answered.
     new_blocks: u64,
     answered_of_admitted: u64,
+    /// The share of the time that hosts had at the last reckoning, in percent.
+    hosts_percent: Option<u64>,
     /// Hosts' requests that the device answered since the last turn of fills.
     answered: u64,
     /// What the cache had answered at the last turn of fills.
@@ -86,7 +85,13 @@ impl Turns {
     /// A request of a host wants the device.
     pub(crate) fn host_arrives(&mut self, now: Instant) {
         self.hosts_waiting += 1;
+        self.hosts_seen = now;
         self.decide(now);
+    }
+
+    /// Requests of hosts that want the device, or have it.
+    pub(crate) fn hosts(&self) -> u64 {
+        self.hosts_waiting + self.hosts_in_flight
     }
 
     /// Whether a host's read may begin.
@@ -119,6 +124,7 @@ impl Turns {
     pub(crate) fn host_ends(&mut self, now: Instant) {
         assert!(self.hosts_in_flight > 0, "a host's request ends, and none is in flight");
         self.hosts_in_flight -= 1;
+        self.hosts_seen = now;
         self.answered += 1;
         self.answered_of_admitted += 1;
         self.decide(now);
@@ -130,7 +136,8 @@ impl Turns {
     }
 
     /// A fill wants to read.
-    pub(crate) fn fill_arrives(&mut self, now: Instant) {
+    pub(crate) fn fill_arrives(&mut self, now: Instant, shares: TurnShares) {
+        self.shares = shares;
         self.fills_waiting += 1;
         self.decide(now);
         self.fills_seen = now;
@@ -147,7 +154,7 @@ impl Turns {
     pub(crate) fn fill_may_begin(&mut self, now: Instant, cost: u64, hits: u64) -> bool {
         match self.turn {
             Turn::Hosts => false,
-            Turn::Nobody => self.in_flight == 0 || self.in_flight + cost <= WINDOW_IDLE,
+            Turn::Nobody => self.in_flight == 0 || self.in_flight + cost <= self.shares.window_idle,
             Turn::Fills => {
                 let until = self.until.unwrap_or_else(|| self.end_hosts_turn(hits));
                 // One may always begin: its end is what ends a turn.
@@ -176,20 +183,22 @@ impl Turns {
     /// Ends the turn if it is over. Also asked by whoever has seen nothing happen for [`TURN_END`].
     pub(crate) fn decide(&mut self, now: Instant) {
         let fills = self.fills_waiting + self.in_flight > 0;
-        let hosts = self.hosts_waiting + self.hosts_in_flight;
+        let hosts = !self.hosts_are_idle(now);
         match self.turn {
-            Turn::Nobody if fills && hosts > 0 => {
+            Turn::Nobody if fills && hosts => {
                 self.gathering = now.since(self.fills_seen) >= GATHERING_MAX;
                 self.begin_hosts(now);
             }
             Turn::Nobody => {}
-            Turn::Hosts if !fills || hosts == 0 => self.turn = Turn::Nobody,
-            Turn::Hosts if !self.hosts_are_over(now) => {}
-            Turn::Hosts if self.is_paid(now) && !self.goes_on(now) => self.begin_fills(now),
-            Turn::Hosts => self.admit_hosts(now),
+            Turn::Hosts if !fills || !hosts => self.turn = Turn::Nobody,
+            Turn::Hosts if self.hosts_are_over(now) && self.fills_are_due(now) => self.begin_fills(now),
+            Turn::Hosts if self.hosts_are_over(now) => self.admit_hosts(now),
+            // The turn is to last longer anyway: no disk has to wait until the others have served what was admitted.
+            Turn::Hosts if self.admissible == 0 && !self.is_worthwhile(now) => self.admit_hosts(now),
+            Turn::Hosts => {}
             Turn::Fills if self.fills_are_over(now) => {
                 self.balance_ns = bounded(self.balance_ns.saturating_sub(nanoseconds(now.since(self.since))));
-                if hosts > 0 {
+                if hosts {
                     self.begin_hosts(now);
                 } else {
                     self.turn = Turn::Nobody;
@@ -199,9 +208,27 @@ impl Turns {
         }
     }
 
+    /// Hosts want nothing, and do not only make a pause.
+    fn hosts_are_idle(&self, now: Instant) -> bool {
+        let none = self.hosts() == 0;
+        none && now.since(self.hosts_seen) >= self.shares.hosts_pause_max
+    }
+
+    fn fills_are_due(&self, now: Instant) -> bool {
+        self.is_paid(now) && self.is_worthwhile(now) && !self.goes_on(now)
+    }
+
     /// Hosts have had back what fills took too much of.
     fn is_paid(&self, now: Instant) -> bool {
         self.balance_ns.saturating_add(nanoseconds(now.since(self.since))) > 0
+    }
+
+    /// Fills have earned a turn that is long enough, if hosts' reads miss as they did last; or have waited for too long.
+    fn is_worthwhile(&self, now: Instant) -> bool {
+        let (took, least) = (now.since(self.since), self.shares.fills_turn_min);
+        let percent = self.hosts_percent.unwrap_or(self.shares.hosts_percent_at_first());
+        let coming = self.balance_ns.saturating_add(earned_ns(took, percent));
+        least.is_zero() || coming >= nanoseconds(least) || took >= TURN_END
     }
 
     /// Hosts have only begun to show what they read.
@@ -247,7 +274,7 @@ impl Turns {
         self.since = now;
         self.until = None;
         self.peak = self.in_flight;
-        self.window = WINDOW_PER_HOST * (self.hosts_waiting + self.hosts_in_flight);
+        self.window = self.shares.window(self.hosts());
     }
 
     /// Ends the reckoning: what fills have coming for the hosts' turn before this one.
@@ -255,12 +282,12 @@ impl Turns {
         let misses = std::mem::take(&mut self.answered).max(1);
         let reads = misses + hits.saturating_sub(self.hits_before);
         self.hits_before = hits;
-        let percent = (HOSTS_PERCENT * misses / reads).max(HOSTS_PERCENT_MIN);
-        let percent = i64::try_from(percent).expect("at most 100");
-        let earned = nanoseconds(self.hosts_took).saturating_mul(100 - percent) / percent;
+        let percent = self.shares.hosts_percent(misses, reads);
+        self.hosts_percent = Some(percent);
+        let earned = earned_ns(self.hosts_took, percent);
         self.balance_ns = bounded(self.balance_ns.saturating_add(earned));
         let coming = Duration::from_nanos(u64::try_from(self.balance_ns).unwrap_or(0));
-        let until = self.since.plus(coming.min(FILLS_TURN_MAX));
+        let until = self.since.plus(coming.min(self.shares.fills_turn_max));
         self.until = Some(until);
         until
     }
@@ -268,6 +295,12 @@ impl Turns {
 
 fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// What fills have coming for hosts that had the device for so long, and are to have so much of the time.
+fn earned_ns(took: Duration, hosts_percent: u64) -> i64 {
+    let percent = i64::try_from(hosts_percent).expect("at most 100");
+    nanoseconds(took).saturating_mul(100 - percent) / percent
 }
 
 fn bounded(balance_ns: i64) -> i64 {
@@ -298,7 +331,7 @@ mod tests {
     fn fills_turn() -> Turns {
         let mut turns = Turns::default();
         (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(0)));
-        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(0)));
+        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(0), TurnShares::HIGH));
         hosts_turn(&mut turns, 0, 10);
         turns
     }
@@ -316,7 +349,7 @@ mod tests {
     fn length_of_turn(turns: &mut Turns, start: u64, hits: u64) -> u64 {
         let mut now = start;
         while turns.fills_turn() && fill_begins(turns, now, hits) {
-            turns.fill_arrives(at_ms(now));
+            turns.fill_arrives(at_ms(now), TurnShares::HIGH);
             now += 1;
             turns.fill_ends(at_ms(now), COST);
         }
@@ -332,9 +365,9 @@ mod tests {
             hosts.host_begins();
         }
         let mut fills = Turns::default();
-        fills.fill_arrives(at_ms(0));
+        fills.fill_arrives(at_ms(0), TurnShares::HIGH);
         assert!(fill_begins(&mut fills, 0, 0));
-        fills.fill_arrives(at_ms(1));
+        fills.fill_arrives(at_ms(1), TurnShares::HIGH);
         assert!(fill_begins(&mut fills, 1, 0));
     }
 
@@ -358,7 +391,7 @@ mod tests {
     fn nobody_waits_for_hosts_reads_that_hang() {
         let mut turns = Turns::default();
         (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(0)));
-        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(0)));
+        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(0), TurnShares::HIGH));
         while turns.host_may_begin() {
             turns.host_begins();
             turns.host_arrives(at_ms(1));
@@ -376,7 +409,7 @@ mod tests {
     fn while_one_side_has_its_turn_the_other_waits() {
         let mut turns = Turns::default();
         (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(0)));
-        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(0)));
+        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(0), TurnShares::HIGH));
         assert!(turns.host_may_begin() && !turns.fills_turn());
         hosts_turn(&mut turns, 0, 10);
         assert!(!turns.host_may_begin() && turns.fills_turn());
@@ -420,7 +453,7 @@ mod tests {
     fn first_fills(start: u64) -> Turns {
         let mut turns = Turns::default();
         (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(start)));
-        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(start)));
+        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(start), TurnShares::HIGH));
         turns
     }
 
@@ -466,18 +499,127 @@ mod tests {
     fn fills_that_come_soon_after_others_do_not_wait_for_new_blocks() {
         for (pause, waits) in [(400, false), (600, true)] {
             let mut turns = Turns::default();
-            turns.fill_arrives(at_ms(1000));
+            turns.fill_arrives(at_ms(1000), TurnShares::HIGH);
             assert!(fill_begins(&mut turns, 1000, 0));
             turns.fill_ends(at_ms(1000), COST);
             (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(1000 + pause)));
-            turns.fill_arrives(at_ms(1000 + pause));
+            turns.fill_arrives(at_ms(1000 + pause), TurnShares::HIGH);
             hosts_read(&mut turns, 1000 + pause, 10, true);
             assert_eq!(!turns.fills_turn(), waits, "{pause} ms later");
         }
     }
 
+    /// Hosts with [`HOSTS`] requests, and fills with as many, at the medium rate.
+    fn medium_turns() -> Turns {
+        let mut turns = Turns::default();
+        (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(0)));
+        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(0), TurnShares::MEDIUM));
+        turns
+    }
+
+    /// One request of hosts after another is served, a millisecond each, until fills have their turn: when that is.
+    fn medium_hosts_turn(turns: &mut Turns, start: u64) -> u64 {
+        let mut now = start;
+        while !turns.fills_turn() {
+            assert!(turns.host_may_begin() || turns.hosts_in_flight > 0, "hosts stand still at {now} ms");
+            while turns.hosts_waiting > 0 && turns.host_may_begin() {
+                turns.host_begins();
+            }
+            now += 1;
+            turns.host_ends(at_ms(now));
+            turns.host_arrives(at_ms(now));
+        }
+        now
+    }
+
+    /// The milliseconds of the next turn of fills at the medium rate, and when it ends.
+    fn medium_fills_turn(turns: &mut Turns, start: u64, hits: u64) -> (u64, u64) {
+        let mut now = start;
+        while turns.fills_turn() && turns.fill_may_begin(at_ms(now), COST, hits) {
+            turns.fill_begins(COST);
+            now += 1;
+            turns.fill_ends(at_ms(now), COST);
+        }
+        turns.decide(at_ms(now));
+        (now - start, now)
+    }
+
+    #[test]
+    fn at_the_medium_rate_fills_have_five_percent_while_hosts_miss_in_turns_that_are_worthwhile() {
+        let mut turns = medium_turns();
+        let (mut now, mut of_fills) = (0, 0);
+        for _ in 0..20 {
+            let fills_begin = medium_hosts_turn(&mut turns, now);
+            let (length, fills_end) = medium_fills_turn(&mut turns, fills_begin, 0);
+            assert!((25..=28).contains(&length), "{length} ms");
+            (now, of_fills) = (fills_end, of_fills + length);
+        }
+        assert_eq!(of_fills * 100 / now, 5);
+    }
+
+    #[test]
+    fn at_the_medium_rate_turns_of_fills_come_the_sooner_the_more_hosts_the_cache_answers() {
+        let mut turns = medium_turns();
+        let (mut now, mut hits) = (medium_hosts_turn(&mut turns, 0), 0);
+        let mut of_hosts = [0; 3];
+        for (hits_per_miss, of_hosts) in [0, 1, 4].into_iter().zip(&mut of_hosts) {
+            // The first are of the time in which other reads missed.
+            for _ in 0..20 {
+                let (_, fills_end) = medium_fills_turn(&mut turns, now, hits);
+                now = medium_hosts_turn(&mut turns, fills_end);
+                *of_hosts = now - fills_end;
+                hits += *of_hosts * hits_per_miss;
+            }
+        }
+        let [all, half, few] = of_hosts;
+        assert!((460..=500).contains(&all), "{of_hosts:?}");
+        assert!((23..=45).contains(&half) && few < half, "{of_hosts:?}");
+    }
+
+    #[test]
+    fn at_the_medium_rate_no_disk_waits_while_hosts_have_their_turn() {
+        let mut turns = medium_turns();
+        for now in 1..470 {
+            while turns.hosts_waiting > 0 && turns.host_may_begin() {
+                turns.host_begins();
+            }
+            assert_eq!((turns.hosts_in_flight, turns.hosts_waiting), (HOSTS, 0), "at {now} ms");
+            turns.host_ends(at_ms(now));
+            turns.host_arrives(at_ms(now));
+        }
+    }
+
+    #[test]
+    fn at_the_medium_rate_a_host_between_two_requests_is_not_idle() {
+        let mut turns = Turns::default();
+        turns.host_arrives(at_ms(0));
+        turns.fill_arrives(at_ms(0), TurnShares::MEDIUM);
+        turns.host_begins();
+        turns.host_ends(at_ms(10));
+        assert!(!turns.fills_turn());
+        turns.decide(at_ms(29));
+        assert!(!turns.fills_turn() && !turns.fill_may_begin(at_ms(29), COST, 0));
+        turns.decide(at_ms(30));
+        assert!(turns.fill_may_begin(at_ms(30), COST, 0));
+    }
+
+    #[test]
+    fn at_the_medium_rate_fills_that_took_too_much_wait_for_a_second_at_most() {
+        let mut turns = medium_turns();
+        let fills_begin = medium_hosts_turn(&mut turns, 0);
+        assert!(turns.fill_may_begin(at_ms(fills_begin), COST, 0));
+        turns.fill_begins(COST);
+        turns.fill_ends(at_ms(fills_begin + 600), COST);
+        let waited = medium_hosts_turn(&mut turns, fills_begin + 600) - fills_begin - 600;
+        assert!((1000..=1020).contains(&waited), "{waited} ms");
+    }
+
     #[test]
     fn whatever_happens_somebody_may_go_on() {
+        [TurnShares::HIGH, TurnShares::MEDIUM].into_iter().for_each(somebody_may_go_on);
+    }
+
+    fn somebody_may_go_on(shares: TurnShares) {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut draw = |below: u64| {
             state ^= state << 13;
@@ -494,7 +636,7 @@ mod tests {
                 7 => turns.block_is_wanted(),
                 1 if turns.hosts_waiting > 0 && turns.host_may_begin() => turns.host_begins(),
                 2 if turns.hosts_in_flight > 0 => turns.host_ends(now),
-                3 if turns.fills_waiting < 20 => turns.fill_arrives(now),
+                3 if turns.fills_waiting < 20 => turns.fill_arrives(now, shares),
                 4 if turns.fills_waiting > 0 && turns.fill_may_begin(now, COST, step) => {
                     turns.fill_begins(COST);
                     turns.fill_waits_no_longer(now);
@@ -507,10 +649,15 @@ mod tests {
             let idle = turns.hosts_in_flight + turns.in_flight == 0;
             let waiting = turns.hosts_waiting + turns.fills_waiting > 0;
             let host = turns.hosts_waiting > 0 && turns.host_may_begin();
-            assert!(
-                !idle || !waiting || host || turns.fills_waiting > 0 && turns.clone().fill_may_begin(now, COST, step),
-                "step {step}"
-            );
+            let fill = turns.fills_waiting > 0 && turns.clone().fill_may_begin(now, COST, step);
+            // Fills that wait for a pause of hosts to be longer look again after it.
+            let mut later = turns.clone();
+            if turns.fills_waiting > 0 && !shares.hosts_pause_max.is_zero() {
+                later.decide(now.plus(shares.hosts_pause_max));
+            }
+            let later_host = later.hosts_waiting > 0 && later.host_may_begin();
+            let later_fill = later.fills_waiting > 0 && later.fill_may_begin(now, COST, step);
+            assert!(!idle || !waiting || host || fill || later_host || later_fill, "step {step} with {shares:?}");
         }
     }
 
