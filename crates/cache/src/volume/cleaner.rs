@@ -31,6 +31,8 @@ const PASS_PAGES: u64 = 4096;
 const EXTENT_BYTES: u64 = 1 << 20;
 /// How long a volume has no requests until it counts as idle.
 const IDLE: Duration = Duration::from_secs(2);
+/// How long what hosts' own writes took to the backing device waits for a flush: each holds up the writes beside it.
+const WRITTEN_OUT_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause after a pass that failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a write-through looks where its pages are: they are moved once while an SSD leaves.
@@ -63,13 +65,19 @@ impl<E: Env> LoggedVolume<'_, E> {
         if log.counts(self.index()).dirty == 0 || volume.backing.latched().is_some() || volume.life.is_fenced() {
             return None;
         }
-        let mode = volume.spec.borrow().settings.write_mode;
-        let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
         // An SSD left, and what is left has no room to move anything.
         let out_of_rows = log.is_out_of_rows();
-        if volume.life.keeps_nothing_dirty() || never_dirty || !log.mirrorer().may_cache_writes() || idle || out_of_rows
-        {
+        if volume.life.keeps_nothing_dirty() || !log.mirrorer().may_cache_writes() || idle || out_of_rows {
             return Some(Effort::Full);
+        }
+        match volume.spec.borrow().settings.write_mode {
+            WriteMode::WriteThrough | WriteMode::WriteAround if self.is_all_written_out() => {
+                let is_due = self.attached.has_written_out_much()
+                    || volume.cleaning.is_flush_due(WRITTEN_OUT_INTERVAL, volume.env.now());
+                return is_due.then_some(Effort::Full);
+            }
+            WriteMode::WriteThrough | WriteMode::WriteAround => return Some(Effort::Full),
+            WriteMode::WriteBack | WriteMode::InstantWriteBack => {}
         }
         let cleaning = self.pool().settings.get().cleaning;
         let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
@@ -77,6 +85,20 @@ impl<E: Env> LoggedVolume<'_, E> {
         let by_volume = self.dirty_beside_cap().and_then(|dirty| self.pressure_of(&dirty));
         let pressure = self.pressure_of(&self.all_dirty()).max(by_volume).or(old.then_some(0));
         pressure.map(|pressure_percent| Effort::Beside { rate: cleaning.flush_rate, pressure_percent })
+    }
+
+    /// Whatever is dirty, a host's own write took to the backing device, or is taking there: it only has to be flushed.
+    fn is_all_written_out(self) -> bool {
+        self.log.counts(self.index()).dirty <= self.attached.pages_written_out()
+    }
+
+    /// Cleans something by the task that does so; false if there is nothing more to clean now.
+    async fn clean_some(self, effort: Effort) -> Result<bool, Error> {
+        if self.is_all_written_out() {
+            self.volume.cleaning.begin_to_flush(self.volume.env.now());
+            return self.clean_written_out().await.map(|()| false);
+        }
+        self.clean_pass(effort).await
     }
 
     /// Cleans some pages from where the last pass ended; false if there was nothing to clean.
@@ -347,7 +369,7 @@ async fn clean_volume<E: Env>(volume: Rc<VolumeInner<E>>, attached: Rc<Attached<
         if logged.pool().life.is_ending_log() || !logged.is_in_place() {
             break;
         }
-        match logged.clean_pass(effort).await {
+        match logged.clean_some(effort).await {
             Ok(true) => {}
             Ok(false) => break,
             // It was taken from the pool meanwhile.

@@ -7,7 +7,7 @@ lab=$(cd "$(dirname "$0")/../../../../tests/lab" && pwd)
 [ -s "$1/root.img" ] && [ -s "$1/initrd.gz" ] && exit 0
 sh "$lab/build.sh" "$1"
 if ! [ -s "$1/debian.tar" ]; then
-    mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,udev,kmod,e2fsprogs,init-system-helpers \
+    mmdebstrap --quiet --format=tar --variant=minbase --include=systemd,systemd-sysv,udev,kmod,e2fsprogs,init-system-helpers \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$1/debian.new"
     mv "$1/debian.new" "$1/debian.tar"
 fi
