@@ -1,8 +1,9 @@
 //! Starting programs, and where things are.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -56,6 +57,42 @@ pub(crate) fn output_of(mut command: Command) -> Result<String> {
         bail!("{} failed ({})", spelling(&command), output.status);
     }
     String::from_utf8(output.stdout).with_context(|| format!("{} printed something else than text", spelling(&command)))
+}
+
+/// What runs while something else does, and is waited for later.
+pub(crate) struct Beside {
+    child: Child,
+    what: String,
+    log: PathBuf,
+}
+
+impl Beside {
+    /// What it prints goes to `NAME.log` in the target directory.
+    pub(crate) fn begin(name: &str, mut command: Command) -> Result<Self> {
+        let log = target_dir()?.join(format!("{name}.log"));
+        let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        command.stderr(out.try_clone()?).stdout(out);
+        let what = spelling(&command);
+        let child = command.spawn().with_context(|| format!("cannot start {what}"))?;
+        Ok(Self { child, what, log })
+    }
+
+    /// Waits for its end; prints what it said. An exit code other than 0 is an error that names the command.
+    pub(crate) fn end(mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        print!("{}", String::from_utf8_lossy(&fs::read(&self.log)?));
+        if !status.success() {
+            bail!("{} failed ({status})", self.what);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Beside {
+    /// Nobody waited for it: what came between failed to start.
+    fn drop(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).ok();
+    }
 }
 
 /// Every file that is, or is about to be, in the repository, one on a line; all that match, if patterns are given.

@@ -12,7 +12,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{cargo, command, output_of, root, succeed};
+use crate::command::{Beside, cargo, command, output_of, root, succeed};
 use crate::tally::Tally;
 
 /// A decoder that needs more memory than this for an input of [`INPUT_BYTES_MAX`] is a failure.
@@ -70,13 +70,25 @@ fn judge(folder: &Path, programs: &Path, target: &str, seconds: u64) -> Result<b
 
 /// Builds all targets; returns the folder that holds them.
 fn build(folder: &Path) -> Result<PathBuf> {
-    // Beside, not inside, the workspace's own target folder: other flags would make each build undo the other's.
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(folder.join("target"), |dir| Path::new(&dir).join("fuzz"));
+    succeed(building(folder))?;
+    Ok(target_of(folder).join(host_tuple()?).join("release"))
+}
+
+/// Begins to build all targets.
+pub(crate) fn begin_to_build() -> Result<Beside> {
+    Beside::begin("fuzz-build", building(&root().join("fuzz")))
+}
+
+fn building(folder: &Path) -> Command {
     let mut cargo = cargo(&["build", "--quiet", "--release", "--bins"]);
     // Only there is fuzz/.cargo/config.toml read.
-    cargo.current_dir(folder).env("CARGO_TARGET_DIR", &target);
-    succeed(cargo)?;
-    Ok(target.join(host_tuple()?).join("release"))
+    cargo.current_dir(folder).env("CARGO_TARGET_DIR", target_of(folder));
+    cargo
+}
+
+/// Beside, not inside, the workspace's own target folder: other flags would make each build undo the other's.
+fn target_of(folder: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(folder.join("target"), |dir| Path::new(&dir).join("fuzz"))
 }
 
 fn host_tuple() -> Result<String> {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::command::{cargo, new_files, succeed, target_dir, watch};
+use crate::command::{Beside, cargo, new_files, succeed, target_dir, watch};
 use crate::tally::Tally;
 use crate::{console, fuzz, python, sim, tidy, traceability};
 
@@ -41,8 +41,8 @@ const CLIENTS_AT_ONCE: &str = "--test-threads=5";
 type Step = Box<dyn Fn() -> Result<Tally>>;
 
 pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
-    let simulator = Rc::new(RefCell::new(None));
-    let (begun, awaited) = (Rc::clone(&simulator), simulator);
+    let (clippy, fuzzers, simulator) = (Begun::default(), Begun::default(), Begun::default());
+    let (clippy_begun, fuzzers_begun, simulator_begun) = (clippy.clone(), fuzzers.clone(), simulator.clone());
     let before = new_files()?;
     let steps: Vec<(&str, Step)> = vec![
         ("format", Box::new(|| check(&["fmt", "--all", "--check"]))),
@@ -51,20 +51,28 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
         ("traceability", Box::new(|| traceability::check().map(Tally::one))),
         // Before whatever builds the binary: it embeds the console.
         ("console", Box::new(console::check)),
-        ("clippy", Box::new(|| check(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
-        ("build twice", Box::new(build_twice)),
+        (
+            "build twice",
+            Box::new(move || {
+                clippy_begun.begin(begin_clippy);
+                fuzzers_begun.begin(fuzz::begin_to_build);
+                build_twice()
+            }),
+        ),
+        ("clippy", Box::new(move || clippy.end())),
         // Examples were checked just now; building each of them takes a minute.
         ("unit tests", Box::new(|| cargo_test(&["--workspace", "--lib", "--bins", "--tests"]))),
+        ("build of fuzz", Box::new(move || fuzzers.end())),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
         (
             "real clients",
             Box::new(move || {
-                begun.replace(Some(sim::Beside::begin()));
+                simulator_begun.begin(sim::begin_beside);
                 end_to_end(&[])
             }),
         ),
         ("browser", Box::new(|| console::browse(&[]))),
-        ("simulator", Box::new(move || simulated(awaited.take()))),
+        ("simulator", Box::new(move || simulator.end())),
         ("nothing left", Box::new(move || nothing_left(&before))),
     ];
     Ok(run_steps(&steps).exit_code())
@@ -108,10 +116,26 @@ fn check(arguments: &[&str]) -> Result<Tally> {
     Ok(Tally::one(succeed(cargo(arguments)).is_ok()))
 }
 
-/// What was begun some steps ago.
-fn simulated(begun: Option<Result<sim::Beside>>) -> Result<Tally> {
-    begun.context("the simulator was not begun")??.end()?;
-    Ok(Tally::one(true))
+/// What one step begins and a later one waits for: most steps use little more than one processor.
+#[derive(Clone, Default)]
+struct Begun(Rc<RefCell<Option<Result<Beside>>>>);
+
+impl Begun {
+    fn begin(&self, begin: impl FnOnce() -> Result<Beside>) {
+        self.0.replace(Some(begin()));
+    }
+
+    fn end(&self) -> Result<Tally> {
+        self.0.take().context("it was not begun")??.end()?;
+        Ok(Tally::one(true))
+    }
+}
+
+/// Into a folder of its own: two builds into one wait for each other.
+fn begin_clippy() -> Result<Beside> {
+    let mut clippy = cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    clippy.env("CARGO_TARGET_DIR", target_dir()?.join("clippy"));
+    Beside::begin("clippy", clippy)
 }
 
 /// What runs tests leaves no files in the repository, where they would be taken for a part of it.
