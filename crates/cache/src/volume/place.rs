@@ -79,6 +79,11 @@ impl<E: Env> Attached<E> {
         }
     }
 
+    /// Something waits for a flush.
+    pub(super) fn has_written_out(&self) -> bool {
+        !self.written_out.borrow().is_empty()
+    }
+
     /// So much waits for a flush that it is not to become more.
     pub(super) fn has_written_out_much(&self) -> bool {
         self.written_out.borrow().len() >= WRITTEN_OUT_MANY

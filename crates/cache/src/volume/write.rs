@@ -265,8 +265,6 @@ impl<E: Env> LoggedVolume<'_, E> {
         if durability == Durability::Durable {
             self.log.flush_habit().ask();
         }
-        // From before it is dirty on.
-        let _counted = (then == AfterAppend::WriteOut).then(|| self.attached.writes_out(pages.end - pages.start));
         self.log.appends().append(self.index(), &pages, data).await?;
         add(&self.volume.stats.write_hits, u64::from(then == AfterAppend::Answer));
         if then == AfterAppend::WriteOut {
