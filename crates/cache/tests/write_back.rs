@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice, ZeroMode};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::offline::Offline;
@@ -239,6 +240,50 @@ fn write_through_and_around_leave_nothing_dirty_and_modes_change_online() {
             assert_eq!((read(&volume, 1).await, read(&volume, number).await), (6, 4));
         }
         until(&env, "nothing is dirty", || volume.status().dirty_bytes == 0).await;
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn what_is_written_through_is_flushed_now_and_then() {
+    const WRITERS: u64 = 8;
+    const WRITES: u64 = 250;
+    run(async |env| {
+        let env = env.at_pace(200);
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        pool.set(PoolSettings { populate_on_write: 1, ..pool.status().settings }).await.unwrap();
+        let settings = VolumeSettings {
+            write_mode: WriteMode::WriteThrough,
+            write_cutoff_bytes: None,
+            ..VolumeSettings::default()
+        };
+        let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings };
+        // Others go on while it works, the cleaner too.
+        let backing = TestDevice::from(world.backing.clone()).unhurried();
+        let volume = Volume::open(env.clone(), spec, backing.clone()).unwrap();
+        pool.attach(&volume).await.unwrap();
+        write(&volume, 0, 3).await;
+        until(&env, "nothing is dirty", || volume.status().dirty_bytes == 0).await;
+        let (writes, flushes, began) = (volume.status().backing_io.writes, backing.flushes(), env.now());
+        join_all((0..WRITERS).map(async |writer| {
+            for number in 0..WRITES {
+                write(&volume, writer * WRITES + number, 4).await;
+                env.sleep(Duration::from_millis(50)).await;
+            }
+        }))
+        .await;
+        assert!(volume.status().cache_used_bytes > 0, "it went into the log, too");
+        until(&env, "nothing is dirty", || volume.status().dirty_bytes == 0).await;
+        let writes = volume.status().backing_io.writes - writes;
+        assert!(
+            writes <= WRITERS * WRITES * 101 / 100,
+            "{writes}: each is written once, but for what is just being written"
+        );
+        let (flushes, seconds) = (backing.flushes() - flushes, env.now().since(began).as_secs());
+
+        assert!(flushes <= seconds + 3, "{flushes} flushes in {seconds} s");
+        assert_eq!((world.on_backing(0).await, world.on_backing(WRITERS * WRITES - 1).await), (4, 4));
         pool.close().await.unwrap();
     });
 }

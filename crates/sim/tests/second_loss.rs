@@ -13,7 +13,7 @@ use hotset_cache::config::{
 };
 use hotset_cache::planted::{Planted, plant};
 use hotset_cache::{
-    Durability, Error, FenceCause, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume,
+    Durability, Error, FenceCause, Health, MemoryCache, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume,
 };
 use hotset_sim::device::SimDevice;
 use hotset_sim::disk::{Disk, Refuses, Speed};
@@ -42,6 +42,7 @@ struct Scene {
     ssds: Vec<Rc<Disk>>,
     state: Rc<Disk>,
     backing: Rc<Disk>,
+    memory: MemoryCache,
     pages: Rc<RefCell<Vec<Expected>>>,
     pool: Rc<RefCell<Option<Rc<Pool<SimEnv>>>>>,
     volume: Rc<RefCell<Option<Volume<SimEnv>>>>,
@@ -57,6 +58,10 @@ impl Stage {
 
     fn with_slow_state(seed: u64, ssds: usize) -> Self {
         Self(Scene::with_slow_state(seed, ssds))
+    }
+
+    fn with_memory(seed: u64, ssds: usize) -> Self {
+        Self(Scene { memory: MemoryCache::new(1 << 20), ..Scene::new(seed, ssds) })
     }
 }
 
@@ -84,6 +89,7 @@ impl Scene {
             ssds: (0..ssds).map(|index| disk(&format!("ssd{index}"), 8 << 20)).collect(),
             state: disk("state", STATE_BYTES),
             backing: disk("backing", PAGES * PAGE),
+            memory: MemoryCache::new(0),
             pages: Rc::new(RefCell::new(vec![Expected::default(); usize::try_from(PAGES).unwrap()])),
             pool: Rc::default(),
             volume: Rc::default(),
@@ -155,7 +161,7 @@ impl Scene {
     fn open_volume(&self) -> Volume<SimEnv> {
         let settings = VolumeSettings { write_cutoff_bytes: None, ..VolumeSettings::default() };
         let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "backing".into(), settings };
-        let volume = Volume::open(self.env(), spec, SimDevice::open(&self.backing)).unwrap();
+        let volume = Volume::open_in(self.env(), spec, SimDevice::open(&self.backing), &self.memory).unwrap();
         *self.volume.borrow_mut() = Some(volume.clone());
         volume
     }
@@ -405,6 +411,22 @@ impl Scene {
     }
 
     /// What each page holds, sector by sector, for a write that was on its way may be torn; `None`: it is lost.
+    /// Of a page that nobody writes after the loss.
+    async fn lose_what_was_read(self) {
+        let page = ByteRange::at(PAGE, PAGE);
+        for _ in 0..3 {
+            self.read_all().await;
+        }
+        assert!(self.memory.status().used_bytes >= PAGE * PAGES, "it is in memory");
+        self.clone().lose_two().await;
+        assert!(self.volume().read(page).await.is_err(), "of what is unavailable nothing is shown");
+        let pool = self.pool.borrow().clone().unwrap();
+        pool.accept_loss().await.unwrap();
+        let mut on_backing = [0];
+        self.backing.peek(PAGE, &mut on_backing);
+        assert_eq!(self.volume().read(page).await.unwrap()[0], on_backing[0], "its loss is a fact");
+    }
+
     async fn read_all(&self) -> Vec<Option<Vec<u8>>> {
         let mut found = Vec::new();
         for page in 0..PAGES {
@@ -656,6 +678,18 @@ fn where_the_record_of_losses_is_lost_nothing_older_is_shown_before_that_is_acce
     lose_the_record();
 }
 
+fn lose_what_is_in_memory() {
+    let scene = Stage::with_memory(3, 2);
+    scene.run(scene.clone().prepare(600), None);
+    scene.run(scene.clone().lose_what_was_read(), None);
+}
+
+// proves: F5, M2
+#[test]
+fn what_is_lost_is_not_shown_from_memory() {
+    lose_what_is_in_memory();
+}
+
 #[test]
 fn bugs_that_are_planted_into_a_second_loss_are_found() {
     let crashes: fn() = || crash_everywhere(2);
@@ -668,6 +702,7 @@ fn bugs_that_are_planted_into_a_second_loss_are_found() {
         (Planted::ReturnedWhole, returns),
         (Planted::ReturnNotCompared, lose_what_was_not_flushed),
         (Planted::RefusedFlushBelieved, flush_what_is_refused),
+        (Planted::MemoryKeepsLost, lose_what_is_in_memory),
     ] {
         plant(Some(bug));
         let found = std::panic::catch_unwind(scenario).is_err();

@@ -34,6 +34,8 @@ const TOO_RARE: &[Planted] = &[
     Planted::OffListTooEarly,
     // SSDs have to refuse a flush and then lose their power before it is cleaned: second_loss.rs hunts it.
     Planted::RefusedFlushBelieved,
+    // What was read has to be lost, and read again before a host writes it: second_loss.rs hunts it.
+    Planted::MemoryKeepsLost,
     // What comes back has to be something else than what left: second_loss.rs hunts it.
     Planted::ReturnNotCompared,
 ];
@@ -66,7 +68,7 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::ReturnedWhole, 1_599),
     (Planted::ScrubHoldsNothing, 553),
     (Planted::LossForgotten, 749),
-    (Planted::PauseCounted, 31),
+    (Planted::PauseCounted, 527),
     (Planted::AckBeforeEpoch, 27),
     (Planted::ChangedBackingIgnored, 44),
     (Planted::ClearKeepsUnflushed, 726),
@@ -89,7 +91,6 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::MemoryTakesOldRead, 0),
     (Planted::AheadTakesOldRead, 1_610),
     (Planted::MemoryServesDeparted, 334),
-    (Planted::MemoryKeepsLost, 3_999),
 ];
 /// Seeds that found bugs, and what those were.
 const FOUND: &[(u64, &str)] = &[

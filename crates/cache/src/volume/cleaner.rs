@@ -13,7 +13,7 @@ use crate::address::VolumeIndex;
 use crate::config::{PAGE, WriteMode};
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
-use crate::log::overlay::{Content, PAGES_MAX};
+use crate::log::overlay::{Content, LivePage, PAGES_MAX};
 use crate::log::run::LogRun;
 use crate::members::flusher::Mark;
 use crate::members::io::add;
@@ -31,6 +31,8 @@ const PASS_PAGES: u64 = 4096;
 const EXTENT_BYTES: u64 = 1 << 20;
 /// How long a volume has no requests until it counts as idle.
 const IDLE: Duration = Duration::from_secs(2);
+/// How long what hosts' own writes took to the backing device waits for a flush: each holds up the writes beside it.
+const WRITTEN_OUT_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause after a pass that failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a write-through looks where its pages are: they are moved once while an SSD leaves.
@@ -63,13 +65,20 @@ impl<E: Env> LoggedVolume<'_, E> {
         if log.counts(self.index()).dirty == 0 || volume.backing.latched().is_some() || volume.life.is_fenced() {
             return None;
         }
-        let mode = volume.spec.borrow().settings.write_mode;
-        let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
         // An SSD left, and what is left has no room to move anything.
         let out_of_rows = log.is_out_of_rows();
-        if volume.life.keeps_nothing_dirty() || never_dirty || !log.mirrorer().may_cache_writes() || idle || out_of_rows
-        {
+        if volume.life.keeps_nothing_dirty() || !log.mirrorer().may_cache_writes() || idle || out_of_rows {
             return Some(Effort::Full);
+        }
+        match volume.spec.borrow().settings.write_mode {
+            WriteMode::WriteThrough | WriteMode::WriteAround if self.is_all_written_out() => {
+                let is_due = self.attached.has_written_out_much()
+                    || self.pressure_of(&self.all_dirty()).is_some()
+                    || volume.cleaning.is_flush_due(WRITTEN_OUT_INTERVAL, volume.env.now());
+                return is_due.then_some(Effort::Full);
+            }
+            WriteMode::WriteThrough | WriteMode::WriteAround => return Some(Effort::Full),
+            WriteMode::WriteBack | WriteMode::InstantWriteBack => {}
         }
         let cleaning = self.pool().settings.get().cleaning;
         let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
@@ -77,6 +86,21 @@ impl<E: Env> LoggedVolume<'_, E> {
         let by_volume = self.dirty_beside_cap().and_then(|dirty| self.pressure_of(&dirty));
         let pressure = self.pressure_of(&self.all_dirty()).max(by_volume).or(old.then_some(0));
         pressure.map(|pressure_percent| Effort::Beside { rate: cleaning.flush_rate, pressure_percent })
+    }
+
+    /// Whatever is dirty, a host's own write took to the backing device, or is taking there: it only has to be flushed.
+    fn is_all_written_out(self) -> bool {
+        self.log.counts(self.index()).dirty <= self.attached.pages_written_out()
+    }
+
+    /// Cleans something by the task that does so; false if there is nothing more to clean now.
+    async fn clean_some(self, effort: Effort) -> Result<bool, Error> {
+        // What is only on its way there is waited for as the page of any other writer.
+        if self.is_all_written_out() && self.attached.has_written_out() {
+            self.volume.cleaning.begin_to_flush(self.volume.env.now());
+            return self.clean_written_out().await.map(|()| false);
+        }
+        self.clean_pass(effort).await
     }
 
     /// Cleans some pages from where the last pass ended; false if there was nothing to clean.
@@ -106,7 +130,9 @@ impl<E: Env> LoggedVolume<'_, E> {
                 None if extents.is_empty() => Rc::new(volume.clean_locks.exclusive(range.clone()).await),
                 None => continue,
             };
-            let runs = log.runs(self.index(), range.clone(), |live| live.dirty && !live.is_lost());
+            let is_to_be_written =
+                |live: &LivePage| live.dirty && !live.is_lost() && !self.attached.wrote_out(live.page, live.place);
+            let runs = log.runs(self.index(), range.clone(), is_to_be_written);
             // However long the device takes: rows are freed meanwhile, for other volumes need the room.
             runs.iter().for_each(LogRun::release);
             // What was overwritten or cleaned while this waited is not written.
@@ -129,7 +155,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     /// What hosts' own writes took to the backing device is not written again, only flushed.
     pub(super) async fn clean_written_out(self) -> Result<(), Error> {
         let Self { volume, attached, .. } = self;
-        if !self.is_in_place() || attached.written_out.borrow().is_empty() {
+        if !self.is_in_place() || !attached.has_written_out() {
             return Ok(());
         }
         volume.backing.flush().await?;
@@ -285,6 +311,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     /// Writes what is dirty of these pages to the backing device, for a write that is to be there when it is answered.
     pub(crate) async fn write_out(self, pages: &Range<u64>) -> Result<(), Error> {
         let Self { volume, attached, log } = self;
+        let _counted = attached.writes_out(pages.end - pages.start);
         let held = Rc::new(volume.clean_locks.exclusive(pages.clone()).await);
         for _ in 0..WRITE_OUT_TRIES {
             let runs = log.runs(self.index(), pages.clone(), |live| live.dirty);
@@ -347,7 +374,7 @@ async fn clean_volume<E: Env>(volume: Rc<VolumeInner<E>>, attached: Rc<Attached<
         if logged.pool().life.is_ending_log() || !logged.is_in_place() {
             break;
         }
-        match logged.clean_pass(effort).await {
+        match logged.clean_some(effort).await {
             Ok(true) => {}
             Ok(false) => break,
             // It was taken from the pool meanwhile.

@@ -86,6 +86,8 @@ pub(crate) struct VolumeCleaning {
     error: RefCell<Option<Error>>,
     /// The requests of hosts so far, and since when there were no more of them.
     idle_since: Cell<(u64, Instant)>,
+    /// When what was written to the backing device beside the cleaner was flushed last.
+    flushed_at: Cell<Option<Instant>>,
 }
 
 impl VolumeCleaning {
@@ -163,6 +165,16 @@ impl VolumeCleaning {
             return false;
         }
         now.since(since) >= time
+    }
+
+    /// What was written to the backing device beside the cleaner is flushed.
+    pub(super) fn begin_to_flush(&self, now: Instant) {
+        self.flushed_at.set(Some(now));
+    }
+
+    /// That was not done for so long.
+    pub(super) fn is_flush_due(&self, interval: Duration, now: Instant) -> bool {
+        self.flushed_at.get().is_none_or(|flushed| now.since(flushed) >= interval)
     }
 
     /// The backing device did not take what was dirty.

@@ -1,6 +1,6 @@
 //! A volume's place in a pool, and what it has of the pool there: the rooms below, by their handles.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -26,6 +26,8 @@ use crate::volume::settings::SettingsNow;
 
 /// Runs that were written out and wait for a flush at most; the cleaner writes those again that are more.
 const WRITTEN_OUT_MAX: usize = 4096;
+/// From so many on the flush is not waited for.
+const WRITTEN_OUT_MANY: usize = WRITTEN_OUT_MAX / 2;
 
 /// A volume's place in a pool.
 pub(crate) struct Attached<E: Env> {
@@ -35,12 +37,29 @@ pub(crate) struct Attached<E: Env> {
     pub(super) settled_pages: RefCell<Vec<u64>>,
     /// What was written to the backing device beside the cleaner: clean as soon as that was flushed.
     pub(super) written_out: RefCell<Vec<(Mark, LogRun)>>,
+    /// Pages that hosts' own writes take there now.
+    writing_out: Cell<u64>,
+}
+
+/// See [`Attached::writes_out`].
+pub(super) struct WritingOut<'a> {
+    counter: &'a Cell<u64>,
+    pages: u64,
+}
+
+impl Drop for WritingOut<'_> {
+    fn drop(&mut self) {
+        let before = self.counter.get();
+        assert!(before >= self.pages, "{} pages are written out, and {before} were on their way", self.pages);
+        self.counter.set(before - self.pages);
+    }
 }
 
 impl<E: Env> Attached<E> {
     pub(crate) fn new(pool: &Rc<PoolRooms<E>>, index: VolumeIndex, settled_pages: Vec<u64>) -> Self {
         let settled_pages = RefCell::new(settled_pages);
-        Self { pool: Rc::clone(pool), index, settled_pages, written_out: RefCell::default() }
+        let (written_out, writing_out) = (RefCell::default(), Cell::new(0));
+        Self { pool: Rc::clone(pool), index, settled_pages, written_out, writing_out }
     }
 
     /// Whether `is_so` holds of some run that was written out and may still be dirty; asked of each of them.
@@ -53,6 +72,33 @@ impl<E: Env> Attached<E> {
         let mut written_out = self.written_out.borrow_mut();
         let room = WRITTEN_OUT_MAX.saturating_sub(written_out.len());
         written_out.extend(runs.take(room));
+        let has_many = written_out.len() >= WRITTEN_OUT_MANY;
+        drop(written_out);
+        if has_many {
+            self.pool.wake_cleaner();
+        }
+    }
+
+    /// Something waits for a flush.
+    pub(super) fn has_written_out(&self) -> bool {
+        !self.written_out.borrow().is_empty()
+    }
+
+    /// So much waits for a flush that it is not to become more.
+    pub(super) fn has_written_out_much(&self) -> bool {
+        self.written_out.borrow().len() >= WRITTEN_OUT_MANY
+    }
+
+    /// Pages that hosts' own writes took to the backing device since its last flush, or are taking there.
+    pub(super) fn pages_written_out(&self) -> u64 {
+        let written: u64 = self.written_out.borrow().iter().map(|(_, run)| run.pages.end - run.pages.start).sum();
+        written + self.writing_out.get()
+    }
+
+    /// So many pages are on their way to the backing device until this is dropped.
+    pub(super) fn writes_out(&self, pages: u64) -> WritingOut<'_> {
+        self.writing_out.set(self.writing_out.get() + pages);
+        WritingOut { counter: &self.writing_out, pages }
     }
 
     /// The backing device has what the log has of the page in this place.

@@ -140,11 +140,15 @@ impl Kill {
     }
 }
 
+/// How long a device takes for it that does nothing at once.
+const TURNS_OF_A_FLUSH: u32 = 50;
+
 /// What it does beside storing.
 #[derive(Default)]
 struct Ways {
     kill: RefCell<Option<Rc<Kill>>>,
     reads: Cell<u64>,
+    flushes: Cell<u64>,
     /// The next operation of this kind is held back, and fails in the end.
     armed: Cell<Option<Operation>>,
     /// That one has begun.
@@ -227,6 +231,11 @@ impl TestDevice {
     /// How often it was read since this was asked last.
     pub(crate) fn take_reads(&self) -> u64 {
         self.ways.reads.take()
+    }
+
+    /// How often it was flushed.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.ways.flushes.get()
     }
 
     /// The next operation of this kind waits for [`Self::release`], and fails then. Like the kernel, it tells of a failure once.
@@ -346,6 +355,13 @@ impl Device for TestDevice {
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {
+        self.ways.flushes.set(self.ways.flushes.get() + 1);
+        if self.takes_a_turn {
+            // Longer than any transfer.
+            for _ in 0..TURNS_OF_A_FLUSH {
+                next_turn().await;
+            }
+        }
         // No place at which a transfer ends badly.
         self.pass(Operation::Flush, u64::MAX).await?;
         self.store.flush().await
