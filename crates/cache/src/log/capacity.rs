@@ -27,6 +27,21 @@ pub(crate) struct LogSize {
     pub(crate) segments: usize,
 }
 
+impl LogSize {
+    /// Pages of data that a row holds, about.
+    pub(crate) fn row_pages(&self) -> u64 {
+        self.pages / u64::try_from(self.rows.max(1)).expect("at most 4096")
+    }
+
+    /// Pages that hosts may have dirty at once (rule `reserves`): three quarters of what the log holds beside the rows in which moves go on,
+    /// as long as those are few in the whole, else half. See `docs/decisions/0019-dirty-capacity.md`.
+    pub(crate) fn dirty_pages(&self) -> u64 {
+        let rows_of_moves = u64::try_from(2 * ROWS_RESERVED).expect("a small number");
+        let beside_moves = self.pages.saturating_sub(rows_of_moves * self.row_pages());
+        (beside_moves * 3 / 4).max(self.pages / 2)
+    }
+}
+
 /// How large the log can be when the SSDs give so many segments each: every row takes one segment from each SSD of as
 /// many disjoint pairs as there are, those with the most left first.
 pub(crate) fn capacity(segments: Vec<usize>, segment_pages: u32) -> LogSize {
@@ -63,8 +78,9 @@ fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize])
 pub(crate) struct Capacity {
     /// What the pool's SSDs have room for when there are no rows.
     size: Cell<LogSize>,
-    /// Pages of data that a row holds, about: asked for at every write.
+    /// Pages of data that a row holds, about, and pages that may be dirty: asked for at every write.
     row_pages: Cell<u64>,
+    dirty_pages: Cell<u64>,
     /// Rows that can be opened beside those that there are. Rows of before an SSD came or left do not take what those of
     /// today take: only segments tell.
     openable: Cell<usize>,
@@ -77,6 +93,7 @@ impl Default for Capacity {
         Self {
             size: Cell::default(),
             row_pages: Cell::new(0),
+            dirty_pages: Cell::new(0),
             openable: Cell::new(0),
             reserved: Cell::new(ROWS_RESERVED),
         }
@@ -88,7 +105,8 @@ impl Capacity {
     pub(crate) fn measured(&self, size: LogSize) {
         assert!(size.rows <= size.segments, "{} rows would have {} segments", size.rows, size.segments);
         self.size.set(size);
-        self.row_pages.set(size.pages / u64::try_from(size.rows.max(1)).expect("at most 4096"));
+        self.row_pages.set(size.row_pages());
+        self.dirty_pages.set(size.dirty_pages());
     }
 
     /// Counts the rows that can be opened beside `rows`, of so many pairs each, where the SSDs have so many segments left.
@@ -116,6 +134,11 @@ impl Capacity {
     pub(crate) fn row_pages(&self) -> u64 {
         self.row_pages.get()
     }
+
+    /// See [`LogSize::dirty_pages`].
+    pub(crate) fn dirty_pages(&self) -> u64 {
+        self.dirty_pages.get()
+    }
 }
 
 #[cfg(test)]
@@ -133,6 +156,16 @@ mod tests {
         assert_eq!(capacity(vec![10, 10, 10], 100), size(15, 15 * data, 30));
         assert_eq!(capacity(vec![9], 100), size(9, 9 * data, 9));
         assert_eq!(capacity(vec![], 100), size(0, 0, 0));
+    }
+
+    #[test]
+    fn what_may_be_dirty_leaves_room_for_moves_however_few_rows_there_are() {
+        let dirty_rows = |rows: u16| {
+            LogSize { rows: rows.into(), pages: 1000 * u64::from(rows), segments: 2 * usize::from(rows) }.dirty_pages()
+        };
+        assert_eq!([6, 12, 16, 24].map(dirty_rows), [3000, 6000, 9000, 15000]);
+        assert_eq!(dirty_rows(1000), 747_000);
+        assert_eq!(LogSize::default().dirty_pages(), 0);
     }
 
     #[test]

@@ -227,9 +227,9 @@ impl WriteLog {
         Rows { losses: self.losses.number(), with_loss: Some(self.losses.with_loss()), ..record }
     }
 
-    /// Pages that hosts may have dirty at once: half of the log (rule `reserves`).
+    /// Pages that hosts may have dirty at once (rule `reserves`).
     pub(crate) fn dirty_max(&self) -> u64 {
-        self.capacity.size().pages / 2
+        self.capacity.dirty_pages()
     }
 
     /// Whether a host's append of so many pages finds room now.

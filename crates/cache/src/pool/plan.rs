@@ -54,7 +54,7 @@ pub(crate) fn plan(spec: &PoolSpec, ssd_sizes_bytes: &[u64]) -> Result<PoolPlan,
         let of_log = u64::try_from(segments).expect("segments are counted in 32 bits") * per_segment;
         layouts.iter().map(capacity).sum::<u64>().saturating_sub(of_log)
     };
-    let dirty_pages = log.pages / 2;
+    let dirty_pages = log.dirty_pages();
     let memory = MemoryTerms::new(slots, block_bytes.pages(), spec.settings.checksums, dirty_pages);
     Ok(PoolPlan {
         capacity_bytes: without(0),

@@ -90,14 +90,14 @@ impl<E: Env> PoolInner<E> {
                 let segments = staying.iter().map(|ssd| ssd.segments.log_max()).collect();
                 let size = capacity(segments, log.segments().segment_pages());
                 let dirty = log.total().dirty;
-                if size.rows >= ROWS_MIN && dirty <= size.pages / 2 {
+                if size.rows >= ROWS_MIN && dirty <= size.dirty_pages() {
                     return Ok(leaving);
                 }
                 refused(format!(
                     "{} bytes are dirty, and the SSDs that would be left have room for two copies of {} bytes; wait until \
                      more is flushed, or add an SSD first",
                     dirty * PAGE,
-                    size.pages / 2 * PAGE
+                    size.dirty_pages() * PAGE
                 ))
             }
             (None, _) | (Some(_), PoolKind::Read) => Ok(leaving),

@@ -73,7 +73,7 @@ impl<E: Env> LoggedVolume<'_, E> {
         match volume.spec.borrow().settings.write_mode {
             WriteMode::WriteThrough | WriteMode::WriteAround if self.is_all_written_out() => {
                 let is_due = self.attached.has_written_out_much()
-                    || self.pressure_of(&self.all_dirty()).is_some()
+                    || self.all_dirty().pressure().is_some()
                     || volume.cleaning.is_flush_due(WRITTEN_OUT_INTERVAL, volume.env.now());
                 return is_due.then_some(Effort::Full);
             }
@@ -83,8 +83,8 @@ impl<E: Env> LoggedVolume<'_, E> {
         let cleaning = self.pool().settings.get().cleaning;
         let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
         let old = log.cleanable_since(self.index()).is_some_and(|since| self.pool().env.real_now().since(since) >= age);
-        let by_volume = self.dirty_beside_cap().and_then(|dirty| self.pressure_of(&dirty));
-        let pressure = self.pressure_of(&self.all_dirty()).max(by_volume).or(old.then_some(0));
+        let by_volume = self.dirty_beside_cap().and_then(|dirty| dirty.pressure());
+        let pressure = self.all_dirty().pressure().max(by_volume).or(old.then_some(0));
         pressure.map(|pressure_percent| Effort::Beside { rate: cleaning.flush_rate, pressure_percent })
     }
 

@@ -76,8 +76,8 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
             return Route::Around;
         }
         if !self.log.has_room(count)
-            || is_paced_around(&self.all_dirty(), count)
-            || self.dirty_beside_cap().is_some_and(|dirty| is_paced_around(&dirty, count))
+            || self.all_dirty().sends_around(count)
+            || self.dirty_beside_cap().is_some_and(|dirty| dirty.sends_around(count))
             || self.is_over_its_share()
         {
             self.log.signals().mover_wanted.wake_all();
@@ -115,8 +115,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
     /// With so many dirty pages more the volume would have more than its cap; of one whose backing device takes nothing
     /// there is no choice.
     pub(crate) fn is_over_dirty_cap(self, pages: u64) -> bool {
-        !takes_nothing(self.volume)
-            && self.dirty_beside_cap().is_some_and(|dirty| dirty.pages + pages > dirty.max_pages)
+        !takes_nothing(self.volume) && self.dirty_beside_cap().is_some_and(|dirty| dirty.is_over_with(pages))
     }
 
     /// The volumes whose backing devices take nothing hold at most half of what may be dirty, together (rule `reserves`).
@@ -131,7 +130,9 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
 
     /// What is dirty in the pool, or will be.
     pub(crate) fn all_dirty(self) -> Dirty<'v> {
-        Dirty { pages: self.log.dirty_pages(), max_pages: self.log.dirty_max(), pace: self.log.pace() }
+        let max_pages = self.log.dirty_max();
+        let watermark = self.watermark(max_pages);
+        Dirty { pages: self.log.dirty_pages(), watermark, max_pages, pace: self.log.pace() }
     }
 
     /// What is dirty of a volume that has a cap.
@@ -139,7 +140,8 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
         let cap = self.volume.spec.borrow().settings.dirty_cap?;
         let pages = self.log.dirty_pages_of(self.index());
         let max_pages = (cap.of(self.log.dirty_max() * PAGE) / PAGE).max(1);
-        Some(Dirty { pages, max_pages, pace: &self.volume.pace })
+        let watermark = self.watermark(max_pages);
+        Some(Dirty { pages, watermark, max_pages, pace: &self.volume.pace })
     }
 
     /// What is appended may stay dirty after the answer.
@@ -174,48 +176,51 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
     fn watermark(self, max_pages: u64) -> u64 {
         max_pages * u64::from(self.pool().settings.get().cleaning.dirty_watermark_percent) / 100
     }
-
-    /// How far dirty data has come from the watermark to where hosts' writes begin to go around the cache for their pace: 0
-    /// to 100 percent. `None` below the watermark.
-    pub(crate) fn pressure_of(self, dirty: &Dirty<'_>) -> Option<u8> {
-        let watermark = self.watermark(dirty.max_pages);
-        let over = dirty.pages.checked_sub(watermark).filter(|over| *over > 0)?;
-        let percent = over * 100 / dirty.unpaced().saturating_sub(watermark).max(1);
-        Some(u8::try_from(percent.min(100)).expect("100 at most"))
-    }
 }
 
 /// Dirty pages of a pool or of a volume, and how many there may be.
 pub(crate) struct Dirty<'a> {
-    pub(crate) pages: u64,
-    pub(crate) max_pages: u64,
+    pages: u64,
+    /// From so many on, cleaning goes on beside hosts.
+    watermark: u64,
+    max_pages: u64,
     /// Decides which writes go around near the maximum.
     pace: &'a Pace,
 }
 
 impl Dirty<'_> {
-    /// Dirty pages up to which nothing goes around for its pace.
+    /// Dirty pages up to which nothing goes around for its pace: three quarters of the maximum, and halfway from a higher watermark to
+    /// it. The cleaner, which writes in the order of addresses, is to be at work before hosts write at random.
     fn unpaced(&self) -> u64 {
-        self.max_pages * 3 / 4
+        (self.max_pages * 3 / 4).max(self.watermark.midpoint(self.max_pages))
+    }
+
+    /// How far it has come from the watermark to where hosts' writes begin to go around the cache for their pace: 0 to 100
+    /// percent. `None` below the watermark.
+    pub(crate) fn pressure(&self) -> Option<u8> {
+        let over = self.pages.checked_sub(self.watermark).filter(|over| *over > 0)?;
+        let percent = over * 100 / self.unpaced().saturating_sub(self.watermark).max(1);
+        Some(u8::try_from(percent.min(100)).expect("100 at most"))
+    }
+
+    fn is_over_with(&self, pages: u64) -> bool {
+        self.pages + pages > self.max_pages
     }
 
     fn is_near_with(&self, pages: u64) -> bool {
         self.pages + pages > self.unpaced()
     }
-}
 
-/// From three quarters of the maximum on, a growing part of the writes goes to the backing device itself: hosts slow
-/// down to its pace evenly, without a cliff.
-fn is_paced_around(dirty: &Dirty<'_>, pages: u64) -> bool {
-    let slack = dirty.max_pages - dirty.unpaced();
-    let over = (dirty.pages + pages).saturating_sub(dirty.unpaced());
-    if over == 0 {
-        return false;
+    /// From there on a growing part of the writes goes to the backing device itself: hosts slow down to its pace evenly, without a
+    /// cliff.
+    fn sends_around(&self, pages: u64) -> bool {
+        let slack = self.max_pages - self.unpaced();
+        let over = (self.pages + pages).saturating_sub(self.unpaced());
+        if over == 0 {
+            return false;
+        }
+        over >= slack || self.pace.sends_around(over, slack)
     }
-    if over >= slack {
-        return true;
-    }
-    dirty.pace.sends_around(over, slack)
 }
 
 impl AfterAppend {
@@ -250,4 +255,29 @@ fn route_of_unavailable<E: Env>(log: &Log<E>, index: VolumeIndex, pages: &Range<
 /// Its backing device takes nothing.
 fn takes_nothing<E: Env>(volume: &VolumeInner<E>) -> bool {
     volume.cleaning.has_failed() || volume.backing.takes_nothing()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dirty(pace: &Pace, pages: u64, watermark: u64) -> Dirty<'_> {
+        Dirty { pages, watermark, max_pages: 1000, pace }
+    }
+
+    #[test]
+    fn whatever_the_watermark_the_cleaner_is_at_work_before_hosts_are_slowed_down() {
+        for (watermark, unpaced) in [(10, 750), (500, 750), (600, 800), (900, 950)] {
+            let pace = Pace::default();
+            let now = |pages| dirty(&pace, pages, watermark);
+            assert_eq!(now(watermark).pressure(), None);
+            assert_eq!(now(unpaced - (unpaced - watermark) / 2).pressure(), Some(50));
+            assert_eq!((now(unpaced).pressure(), now(1000).pressure()), (Some(100), Some(100)));
+            assert!(!now(unpaced - 1).is_near_with(1) && now(unpaced).is_near_with(1), "{watermark}");
+            assert!(!now(unpaced - 1).sends_around(1) && now(1000).sends_around(1), "{watermark}");
+            let halfway = unpaced.midpoint(1000) - 1;
+            let around = (0..100).filter(|_| now(halfway).sends_around(1)).count();
+            assert!((49..=51).contains(&around), "{around} of 100 from {unpaced} on");
+        }
+    }
 }
