@@ -11,9 +11,9 @@ use super::daemon::{Daemon, MemoryNbd, QemuNbd};
 use super::figure::{Figure, Judged, Target};
 use super::rounds::{Contender, Rounds, iops, mb_per_second, median_us};
 
-/// Each of the two SSDs: a log of three quarters of it, of which half may be dirty.
+/// Each of the two SSDs: a log of three quarters of it, of which nearly three quarters may be dirty.
 const SSD_BYTES: u64 = 1 << 30;
-/// What random writes go to: well below the dirty capacity of about 380 MiB.
+/// What random writes go to: well below the dirty capacity of about 540 MiB.
 const SET_BYTES: u64 = 150 << 20;
 const VOLUME_BYTES: u64 = 1 << 30;
 /// The emulated array of the vendors' tests.

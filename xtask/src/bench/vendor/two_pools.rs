@@ -61,8 +61,8 @@ pub(super) fn writes(bench: &Bench) -> Result<Sheet> {
         speed: "iops=18000,rate=250MB,flush=100us",
         ssd_iops: 9000.0,
         data_bytes: 512 << 20,
-        // All of the data may be dirty at once, as it could with the vendor: of two copies on four SSDs 37 % are for that, and cleaning
-        // begins at 90 % of it.
+        // All of the data may be dirty at once, as it could with the vendor: of what each pair of its four SSDs holds about half is for that,
+        // and cleaning begins at 90 % of it.
         ssd_bytes: |data| data * 3 / 2 + (32 << 20),
         options: &["--block-size", "4M", "--populate-on-read", "1", "--populate-on-write", "1"],
         vendor: (1268.0, 217_495.0),
