@@ -22,7 +22,8 @@ pub(crate) fn bring(name: &str) -> Result<PathBuf> {
         fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())?;
     }
     let (list, target) = (list.display().to_string(), directory.display().to_string());
-    let options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"];
+    // What is used is compiled at its first use.
+    let options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--no-deps", "--only-binary=:all:"];
     let words = [&["-m", "pip", "install"], &options[..], &["--target", &target, "--requirement", &list]].concat();
     succeed(command("python3", &words)).with_context(|| format!("python3 with pip brings the packages of {list}"))?;
     fs::write(&installed, wanted).with_context(|| installed.display().to_string())?;

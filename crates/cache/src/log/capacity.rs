@@ -36,7 +36,7 @@ impl LogSize {
     /// Pages that hosts may have dirty at once (rule `reserves`): three quarters of what the log holds beside the rows in which moves go on,
     /// as long as those are few in the whole, else half. See `docs/decisions/0019-dirty-capacity.md`.
     pub(crate) fn dirty_pages(&self) -> u64 {
-        let rows_of_moves = u64::try_from(2 * ROWS_RESERVED).expect("a small number");
+        let rows_of_moves = u64::try_from(2 * ROWS_RESERVED).expect("rows are counted in 32 bits");
         let beside_moves = self.pages.saturating_sub(rows_of_moves * self.row_pages());
         (beside_moves * 3 / 4).max(self.pages / 2)
     }
