@@ -75,6 +75,8 @@ if [ "$phase" = reconnect ]; then
     mkdir -p /var/lock
     step /programs/qemu-nbd --fork --connect=/dev/nbd0 --image-opts \
         "driver=nbd,server.type=inet,server.host=10.0.2.2,server.port=$port,export=$export_name,reconnect-delay=60"
+    # The program says that it is ready before the kernel has been told the size.
+    until [ "$(cat /sys/block/nbd0/size)" != 0 ]; do sleep 0.1; done
     go_on_while_the_daemon_is_replaced
 fi
 

@@ -134,7 +134,7 @@ fn machine_command(machine: &Path, port: u16, phase: &str, memory_mib: u32) -> C
     let (kernel, initrd) =
         (machine.join("vmlinuz").display().to_string(), machine.join(programs).display().to_string());
     let fixed = format!(
-        "-accel tcg,thread=multi -cpu max -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none -serial stdio \
+        "-accel tcg,thread=single -cpu max -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none -serial stdio \
         -nic user,model=virtio-net-pci"
     );
     let mut arguments: Vec<&str> = fixed.split_whitespace().collect();

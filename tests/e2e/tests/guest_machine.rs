@@ -157,7 +157,7 @@ impl Lab {
         let (port, memory_mib) = (self.port, self.memory_mib);
         let Parts { folder, programs, processor } = self.parts;
         let fixed = format!(
-            "-accel tcg,thread=multi -cpu {processor} -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none \
+            "-accel tcg,thread=single -cpu {processor} -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none \
             -serial stdio \
             -netdev user,id=net,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:10809 -device virtio-net-pci,netdev=net,romfile="
         );
