@@ -67,6 +67,20 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
+    /// As [`Self::begin`], behind everything else that wants a processor.
+    pub(crate) fn begin_nicely(name: &str, command: &Command) -> Result<Self> {
+        let mut nicely = Command::new("nice");
+        nicely.arg("-n19").arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+        command.get_current_dir().map(|directory| nicely.current_dir(directory));
+        for (variable, value) in command.get_envs() {
+            match value {
+                Some(value) => nicely.env(variable, value),
+                None => nicely.env_remove(variable),
+            };
+        }
+        Self::begin(name, nicely)
+    }
+
     /// What it prints goes to `NAME.log` in the target directory.
     pub(crate) fn begin(name: &str, mut command: Command) -> Result<Self> {
         let log = target_dir()?.join(format!("{name}.log"));

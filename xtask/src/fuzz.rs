@@ -76,7 +76,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
 
 /// Begins to build all targets.
 pub(crate) fn begin_to_build() -> Result<Beside> {
-    Beside::begin("fuzz-build", building(&root().join("fuzz")))
+    Beside::begin_nicely("fuzz-build", &building(&root().join("fuzz")))
 }
 
 fn building(folder: &Path) -> Command {

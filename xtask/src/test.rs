@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::command::{Beside, cargo, new_files, succeed, target_dir, watch};
+use crate::command::{Beside, cargo, command, new_files, output_of, root, succeed, target_dir, watch};
 use crate::tally::Tally;
 use crate::{console, fuzz, python, sim, tidy, traceability};
 
@@ -59,9 +59,9 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
                 build_twice()
             }),
         ),
-        ("clippy", Box::new(move || clippy.end())),
-        // Examples were checked just now; building each of them takes a minute.
+        // Examples are checked beside; building each of them takes a minute.
         ("unit tests", Box::new(|| cargo_test(&["--workspace", "--lib", "--bins", "--tests"]))),
+        ("clippy", Box::new(move || clippy.end())),
         ("build of fuzz", Box::new(move || fuzzers.end())),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
         (
@@ -135,7 +135,7 @@ impl Begun {
 fn begin_clippy() -> Result<Beside> {
     let mut clippy = cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]);
     clippy.env("CARGO_TARGET_DIR", target_dir()?.join("clippy"));
-    Beside::begin("clippy", clippy)
+    Beside::begin_nicely("clippy", &clippy)
 }
 
 /// What runs tests leaves no files in the repository, where they would be taken for a part of it.
@@ -166,6 +166,20 @@ fn build_twice() -> Result<Tally> {
     Ok(Tally::one(output.status.success() && built.is_empty()))
 }
 
+/// What [`BUILD_ALL`] made of `tests/e2e`. Asked to run that one alone, cargo would build it anew, with fewer features.
+fn end_to_end_program() -> Result<String> {
+    build_all()?;
+    let messages = output_of(cargo(&[BUILD_ALL, &["--message-format=json"]].concat()))?;
+    built_program(&messages, "e2e").context("cargo names no program of tests/e2e")
+}
+
+/// Of cargo's messages: where the test program of this name is.
+fn built_program(messages: &str, name: &str) -> Option<String> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut named = messages.filter(|message| message["target"]["name"] == name);
+    named.find_map(|message| message["executable"].as_str().map(str::to_owned))
+}
+
 /// Of cargo's messages: what was not as it was already.
 fn built_anew(messages: &str) -> Vec<String> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -175,10 +189,9 @@ fn built_anew(messages: &str) -> Vec<String> {
 
 /// Builds the binary, then drives it with real clients.
 fn end_to_end(filter: &[&str]) -> Result<Tally> {
-    build_all()?;
-    let mut words = vec!["test", "--quiet", "--workspace", "--test=e2e", "--", CLIENTS_AT_ONCE];
-    words.extend(filter);
-    let mut command = cargo(&words);
+    let program = end_to_end_program()?;
+    let mut command = command(&program, &["--quiet", CLIENTS_AT_ONCE]);
+    command.args(filter).current_dir(root().join("tests/e2e"));
     command.env("HOTSET_BIN", target_dir()?.join("debug/hotset"));
     // Without them, which need the network once, the tests that use them say that they are skipped.
     for (name, variable) in [("schemathesis", "HOTSET_SCHEMATHESIS"), ("ansible", "HOTSET_ANSIBLE")] {
@@ -212,5 +225,13 @@ mod tests {
 {"reason":"compiler-artifact","package_id":"b","fresh":false}
 {"reason":"build-finished","success":true}"#;
         assert_eq!(built_anew(messages), ["b"]);
+    }
+
+    #[test]
+    fn a_test_program_is_found_among_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"hotset_e2e"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"e2e"},"executable":"/target/debug/deps/e2e-1"}"#;
+        assert_eq!(built_program(messages, "e2e").as_deref(), Some("/target/debug/deps/e2e-1"));
+        assert_eq!(built_program(messages, "hotset_e2e"), None);
     }
 }
