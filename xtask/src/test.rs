@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::command::{Beside, cargo, command, new_files, output_of, root, succeed, target_dir, watch};
+use crate::command::{Beside, cargo, new_files, succeed, target_dir, watch};
 use crate::tally::Tally;
 use crate::{console, fuzz, python, sim, tidy, traceability};
 
@@ -30,9 +30,9 @@ impl Thoroughness {
     }
 }
 
-/// Builds all tests, the binary and the simulator at once: parts of the workspace by themselves would ask for fewer features of what they
-/// depend on, and so for other builds of it.
-const BUILD_ALL: &[&str] = &["test", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--test=e2e", "--no-run"];
+/// Builds all tests but the end-to-end ones, the binary and the simulator at once: parts of the workspace by themselves would ask for
+/// fewer features of what they depend on, and so for other builds of it.
+const BUILD_ALL: &[&str] = &["test", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
 
 /// Those of real clients that run at once: each starts a daemon and clients, and mostly waits for them.
 const CLIENTS_AT_ONCE: &str = "--test-threads=5";
@@ -166,20 +166,6 @@ fn build_twice() -> Result<Tally> {
     Ok(Tally::one(output.status.success() && built.is_empty()))
 }
 
-/// What [`BUILD_ALL`] made of `tests/e2e`. Asked to run that one alone, cargo would build it anew, with fewer features.
-fn end_to_end_program() -> Result<String> {
-    build_all()?;
-    let messages = output_of(cargo(&[BUILD_ALL, &["--message-format=json"]].concat()))?;
-    built_program(&messages, "e2e").context("cargo names no program of tests/e2e")
-}
-
-/// Of cargo's messages: where the test program of this name is.
-fn built_program(messages: &str, name: &str) -> Option<String> {
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut named = messages.filter(|message| message["target"]["name"] == name);
-    named.find_map(|message| message["executable"].as_str().map(str::to_owned))
-}
-
 /// Of cargo's messages: what was not as it was already.
 fn built_anew(messages: &str) -> Vec<String> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -189,9 +175,10 @@ fn built_anew(messages: &str) -> Vec<String> {
 
 /// Builds the binary, then drives it with real clients.
 fn end_to_end(filter: &[&str]) -> Result<Tally> {
-    let program = end_to_end_program()?;
-    let mut command = command(&program, &["--quiet", CLIENTS_AT_ONCE]);
-    command.args(filter).current_dir(root().join("tests/e2e"));
+    build_all()?;
+    let mut words = vec!["test", "--quiet", "--workspace", "--test=e2e", "--", CLIENTS_AT_ONCE];
+    words.extend(filter);
+    let mut command = cargo(&words);
     command.env("HOTSET_BIN", target_dir()?.join("debug/hotset"));
     // Without them, which need the network once, the tests that use them say that they are skipped.
     for (name, variable) in [("schemathesis", "HOTSET_SCHEMATHESIS"), ("ansible", "HOTSET_ANSIBLE")] {
@@ -225,13 +212,5 @@ mod tests {
 {"reason":"compiler-artifact","package_id":"b","fresh":false}
 {"reason":"build-finished","success":true}"#;
         assert_eq!(built_anew(messages), ["b"]);
-    }
-
-    #[test]
-    fn a_test_program_is_found_among_cargos_messages() {
-        let messages = r#"{"reason":"compiler-artifact","target":{"name":"hotset_e2e"},"executable":null}
-{"reason":"compiler-artifact","target":{"name":"e2e"},"executable":"/target/debug/deps/e2e-1"}"#;
-        assert_eq!(built_program(messages, "e2e").as_deref(), Some("/target/debug/deps/e2e-1"));
-        assert_eq!(built_program(messages, "hotset_e2e"), None);
     }
 }

@@ -1,9 +1,10 @@
 //! A read-write pool on devices in memory: write-back, cleaning, restarts, lost SSDs, through the public face.
 
+use std::cell::Cell;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice, ZeroMode};
+use futures_util::future::{join, join_all};
+use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice, Operation, ZeroMode};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::offline::Offline;
 use hotset_cache::{
@@ -284,6 +285,54 @@ fn what_is_written_through_is_flushed_now_and_then() {
 
         assert!(flushes <= seconds + 3, "{flushes} flushes in {seconds} s");
         assert_eq!((world.on_backing(0).await, world.on_backing(WRITERS * WRITES - 1).await), (4, 4));
+        pool.close().await.unwrap();
+    });
+}
+
+// Hosts had written more pages out than were dirty, for they wrote some again, and one that had failed was not missed.
+// proves: D7
+#[test]
+fn what_could_not_be_written_through_is_cleaned_beside_hosts_that_write_again_and_again() {
+    const FAILED: u64 = 1000;
+    run(async |env| {
+        let env = env.at_pace(200);
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        pool.set(PoolSettings { populate_on_write: 1, ..pool.status().settings }).await.unwrap();
+        let settings = VolumeSettings {
+            write_mode: WriteMode::WriteThrough,
+            write_cutoff_bytes: None,
+            ..VolumeSettings::default()
+        };
+        let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings };
+        let backing = TestDevice::from(world.backing.clone()).unhurried();
+        let volume = Volume::open(env.clone(), spec, backing.clone()).unwrap();
+        pool.attach(&volume).await.unwrap();
+        let (pause, stop) = (Cell::new(false), Cell::new(false));
+        let hosts = join_all((0..8).map(async |page| {
+            while !stop.get() {
+                if !pause.get() {
+                    write(&volume, page, 4).await;
+                }
+                env.sleep(Duration::from_millis(20)).await;
+            }
+        }));
+        let fail_one = async {
+            env.sleep(Duration::from_millis(2500)).await;
+            pause.set(true);
+            env.sleep(Duration::from_millis(100)).await;
+            backing.hold_next(Operation::Write);
+            backing.release();
+            volume.write(FAILED * 4096, page(7), Durability::Volatile).await.unwrap_err();
+            pause.set(false);
+            let began = env.now();
+            while world.on_backing(FAILED).await != 7 && env.now().since(began) < Duration::from_secs(60) {
+                env.sleep(Duration::from_secs(1)).await;
+            }
+            stop.set(true);
+        };
+        join(hosts, fail_one).await;
+        assert_eq!(world.on_backing(FAILED).await, 7);
         pool.close().await.unwrap();
     });
 }

@@ -33,6 +33,8 @@ const EXTENT_BYTES: u64 = 1 << 20;
 const IDLE: Duration = Duration::from_secs(2);
 /// How long what hosts' own writes took to the backing device waits for a flush: each holds up the writes beside it.
 const WRITTEN_OUT_INTERVAL: Duration = Duration::from_secs(1);
+/// What is dirty for so long beside hosts that write through, none of them took to the backing device.
+const LEFT_BEHIND: Duration = Duration::from_secs(10);
 /// Pause after a pass that failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a write-through looks where its pages are: they are moved once while an SSD leaves.
@@ -81,16 +83,22 @@ impl<E: Env> LoggedVolume<'_, E> {
             WriteMode::WriteBack | WriteMode::InstantWriteBack => {}
         }
         let cleaning = self.pool().settings.get().cleaning;
-        let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
-        let old = log.cleanable_since(self.index()).is_some_and(|since| self.pool().env.real_now().since(since) >= age);
+        let old = self.has_been_dirty_for(Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds)));
         let by_volume = self.dirty_beside_cap().and_then(|dirty| dirty.pressure());
         let pressure = self.all_dirty().pressure().max(by_volume).or(old.then_some(0));
         pressure.map(|pressure_percent| Effort::Beside { rate: cleaning.flush_rate, pressure_percent })
     }
 
-    /// Whatever is dirty, a host's own write took to the backing device, or is taking there: it only has to be flushed.
+    /// Whatever is dirty, a host's own write took to the backing device, or is taking there: it only has to be flushed. It is counted,
+    /// and what hosts write again and again counts each time: so nothing may have been dirty for long, either.
     fn is_all_written_out(self) -> bool {
         self.log.counts(self.index()).dirty <= self.attached.pages_written_out()
+            && !self.has_been_dirty_for(LEFT_BEHIND)
+    }
+
+    fn has_been_dirty_for(self, time: Duration) -> bool {
+        let since = self.log.cleanable_since(self.index());
+        since.is_some_and(|since| self.pool().env.real_now().since(since) >= time)
     }
 
     /// Cleans something by the task that does so; false if there is nothing more to clean now.
