@@ -245,6 +245,19 @@ fn write_through_and_around_leave_nothing_dirty_and_modes_change_online() {
     });
 }
 
+/// A volume that hosts write through, all of whose writes go into the log too, and its backing device: others go on while that works, the
+/// cleaner too.
+async fn written_through(world: &World, pool: &Pool<TestEnv>) -> (TestDevice, Volume<TestEnv>) {
+    pool.set(PoolSettings { populate_on_write: 1, ..pool.status().settings }).await.unwrap();
+    let settings =
+        VolumeSettings { write_mode: WriteMode::WriteThrough, write_cutoff_bytes: None, ..VolumeSettings::default() };
+    let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings };
+    let backing = TestDevice::from(world.backing.clone()).unhurried();
+    let volume = Volume::open(world.env.clone(), spec, backing.clone()).unwrap();
+    pool.attach(&volume).await.unwrap();
+    (backing, volume)
+}
+
 #[test]
 fn what_is_written_through_is_flushed_now_and_then() {
     const WRITERS: u64 = 8;
@@ -253,17 +266,7 @@ fn what_is_written_through_is_flushed_now_and_then() {
         let env = env.at_pace(200);
         let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
         let pool = world.create().await;
-        pool.set(PoolSettings { populate_on_write: 1, ..pool.status().settings }).await.unwrap();
-        let settings = VolumeSettings {
-            write_mode: WriteMode::WriteThrough,
-            write_cutoff_bytes: None,
-            ..VolumeSettings::default()
-        };
-        let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings };
-        // Others go on while it works, the cleaner too.
-        let backing = TestDevice::from(world.backing.clone()).unhurried();
-        let volume = Volume::open(env.clone(), spec, backing.clone()).unwrap();
-        pool.attach(&volume).await.unwrap();
+        let (backing, volume) = written_through(&world, &pool).await;
         write(&volume, 0, 3).await;
         until(&env, "nothing is dirty", || volume.status().dirty_bytes == 0).await;
         let (writes, flushes, began) = (volume.status().backing_io.writes, backing.flushes(), env.now());
@@ -298,16 +301,7 @@ fn what_could_not_be_written_through_is_cleaned_beside_hosts_that_write_again_an
         let env = env.at_pace(200);
         let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
         let pool = world.create().await;
-        pool.set(PoolSettings { populate_on_write: 1, ..pool.status().settings }).await.unwrap();
-        let settings = VolumeSettings {
-            write_mode: WriteMode::WriteThrough,
-            write_cutoff_bytes: None,
-            ..VolumeSettings::default()
-        };
-        let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings };
-        let backing = TestDevice::from(world.backing.clone()).unhurried();
-        let volume = Volume::open(env.clone(), spec, backing.clone()).unwrap();
-        pool.attach(&volume).await.unwrap();
+        let (backing, volume) = written_through(&world, &pool).await;
         let (pause, stop) = (Cell::new(false), Cell::new(false));
         let hosts = join_all((0..8).map(async |page| {
             while !stop.get() {

@@ -33,12 +33,16 @@ impl LogSize {
         self.pages / u64::try_from(self.rows.max(1)).expect("at most 4096")
     }
 
+    /// Pages of data beside the rows in which moves go on.
+    pub(crate) fn pages_beside_moves(&self) -> u64 {
+        let rows_of_moves = u64::try_from(2 * ROWS_RESERVED).expect("an address has 64 bits at most");
+        self.pages.saturating_sub(rows_of_moves * self.row_pages())
+    }
+
     /// Pages that hosts may have dirty at once (rule `reserves`): three quarters of what the log holds beside the rows in which moves go on,
     /// as long as those are few in the whole, else half. See `docs/decisions/0019-dirty-capacity.md`.
     pub(crate) fn dirty_pages(&self) -> u64 {
-        let rows_of_moves = u64::try_from(2 * ROWS_RESERVED).expect("rows are counted in 32 bits");
-        let beside_moves = self.pages.saturating_sub(rows_of_moves * self.row_pages());
-        (beside_moves * 3 / 4).max(self.pages / 2)
+        (self.pages_beside_moves() * 3 / 4).max(self.pages / 2)
     }
 }
 

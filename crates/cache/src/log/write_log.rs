@@ -10,7 +10,7 @@ use hotset_block::RealInstant;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::format::rows::{self, RowRecord, Rows};
-use crate::log::capacity::{Capacity, ROWS_RESERVED};
+use crate::log::capacity::Capacity;
 use crate::log::loss_list::LossList;
 use crate::log::mirrors::{Mirrors, RebuildSpace};
 use crate::log::open_rows::OpenRows;
@@ -412,8 +412,7 @@ impl WriteLog {
             return true;
         }
         let needed = LENGTH * dirty + ROWS_KEPT * self.row_pages().max(self.newest_pages());
-        let reserved = u64::try_from(2 * ROWS_RESERVED).expect("an address has 64 bits at most") * self.row_pages();
-        self.pages_held() > needed.min(self.capacity.size().pages.saturating_sub(reserved))
+        self.pages_held() > needed.min(self.capacity.size().pages_beside_moves())
     }
 
     /// Hosts leave over what is reserved (rule `reserves`).
