@@ -19,7 +19,13 @@ pub struct MemoryDevice {
 impl MemoryDevice {
     /// A device of `size_bytes` bytes, rounded down to logical blocks of `logical_block_bytes` bytes.
     pub fn new(size_bytes: u64, logical_block_bytes: u32) -> Self {
-        let size_bytes = size_bytes - size_bytes % u64::from(logical_block_bytes);
+        Self::holding(vec![0; length(size_bytes - size_bytes % u64::from(logical_block_bytes))], logical_block_bytes)
+    }
+
+    /// One of as many bytes as these, which are whole logical blocks, with these in it.
+    pub fn holding(bytes: Vec<u8>, logical_block_bytes: u32) -> Self {
+        let size_bytes = u64::try_from(bytes.len()).expect("a length fits in 64 bits");
+        assert!(size_bytes.is_multiple_of(u64::from(logical_block_bytes)), "{size_bytes} bytes are no whole blocks");
         let info = DeviceInfo {
             size_bytes,
             logical_block_bytes,
@@ -29,7 +35,7 @@ impl MemoryDevice {
             read_only: false,
             emulated: false,
         };
-        Self { bytes: Rc::new(RefCell::new(vec![0; length(size_bytes)])), info }
+        Self { bytes: Rc::new(RefCell::new(bytes)), info }
     }
 
     /// From now on the device is gone, and what it held with it.

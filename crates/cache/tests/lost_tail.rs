@@ -152,14 +152,14 @@ fn what_an_ssd_lost_is_noticed_again_wherever_the_start_that_noticed_it_was_kill
         let (world, pool, volume) = warm(&env, 2).await;
         write_and_lose(&world, pool, volume, Lost::Zeroes).await;
         for turns in 0.. {
-            let killed = world.copied().await;
+            let killed = world.copied();
             let ended = killed.die_while_opening(turns).await;
-            let next = killed.copied().await;
-            killed.take_away();
+            let next = killed.moved();
             let (pool, volume) = next.reopened(Missing::Refuse).await;
             assert_eq!(read(&volume, 0).await, 9, "killed after {turns} turns: {}", pool.status().recovery);
             std::mem::forget((pool, volume));
-            next.take_away();
+            // Whom nobody stopped keeps handles on the devices, but no memory.
+            drop(next.moved());
             if ended {
                 assert!(turns > 20, "{turns} turns are no start");
                 break;

@@ -9,6 +9,8 @@ use hotset_e2e::daemon::{Daemon, free_port};
 use hotset_e2e::files::{MIB, build_folder};
 use hotset_e2e::tools::{command, succeed, text};
 
+use crate::guest_machine::USUAL_PROCESSOR;
+
 /// The folder of the machine's parts, in the repository.
 const LAB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab");
 
@@ -134,7 +136,7 @@ fn machine_command(machine: &Path, port: u16, phase: &str, memory_mib: u32) -> C
     let (kernel, initrd) =
         (machine.join("vmlinuz").display().to_string(), machine.join(programs).display().to_string());
     let fixed = format!(
-        "-accel tcg,thread=single -cpu max -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none -serial stdio \
+        "-accel tcg,thread=single -cpu {USUAL_PROCESSOR} -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none -serial stdio \
         -nic user,model=virtio-net-pci"
     );
     let mut arguments: Vec<&str> = fixed.split_whitespace().collect();

@@ -6,6 +6,7 @@ use std::process::Command;
 use hotset_e2e::files::{MIB, Site, build_folder};
 use hotset_e2e::tools::{skip, succeed, text};
 
+use crate::guest_machine::USUAL_PROCESSOR;
 use crate::packages::{knows_less, package, repacked};
 
 /// The folder of the machine's parts, in the repository.
@@ -53,7 +54,18 @@ fn a_person_installs_mounts_upgrades_under_load_and_purges_on_an_empty_debian() 
 pub(crate) fn boot(site: &Site, lab: &Path, disks: &[&str]) -> String {
     let file = |path: &Path| path.display().to_string();
     let mut qemu = Command::new("timeout");
-    qemu.args([LIMIT_S, "qemu-system-x86_64", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "1024"]);
+    qemu.args([
+        LIMIT_S,
+        "qemu-system-x86_64",
+        "-accel",
+        "tcg,thread=single",
+        "-cpu",
+        USUAL_PROCESSOR,
+        "-smp",
+        "2",
+        "-m",
+        "1024",
+    ]);
     qemu.args([
         "-nographic",
         "-no-reboot",
