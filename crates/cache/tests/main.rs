@@ -29,6 +29,7 @@ mod return_of_ssds;
 mod scrub;
 mod second_loss;
 mod shares;
+mod stream_reads;
 mod traces;
 mod upgrade;
 mod world;

@@ -722,3 +722,40 @@ fn a_pool_that_was_accepted_without_its_newest_members_outranks_them_when_they_c
         assert_eq!((volume.status().dirty_bytes, read(&volume, 3).await), (dirty, 7), "{:?}", pool.status());
     });
 }
+
+// proves: D7
+#[test]
+fn a_stream_that_has_gone_around_instant_write_back_does_so_to_its_end() {
+    const REQUEST: u64 = MIB;
+    run(async |env| {
+        let world = World::new(env.clone(), &[64 * MIB, 64 * MIB], 512 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        let settings = VolumeSettings {
+            write_mode: WriteMode::InstantWriteBack,
+            write_cutoff_bytes: Some(REQUEST),
+            ..volume.settings()
+        };
+        volume.set(settings).await.unwrap();
+        let number = Cell::new(0);
+        let goes_around = async || {
+            let before = volume.status().stats.bypassed_writes;
+            let range = ByteRange::at(number.replace(number.get() + 1) * REQUEST, REQUEST);
+            volume.write(range.start, Buf::zeroed(1 << 20), Durability::Volatile).await.unwrap();
+            volume.status().stats.bypassed_writes > before
+        };
+        while !goes_around().await {}
+        assert!(volume.status().dirty_bytes >= 4 * REQUEST, "the log took it up to the watermark");
+        let began = env.now();
+        assert_eq!(pool.drain(&volume.name()).await.unwrap(), Drained::Clean);
+        pool.cancel_drain(&volume.name());
+        let again = goes_around().await;
+        assert!(
+            again || env.now().since(began) >= Duration::from_secs(1),
+            "there is room, and it still is the same stream"
+        );
+        env.sleep(Duration::from_millis(1100)).await;
+        assert!(!goes_around().await, "the next one");
+        pool.close().await.unwrap();
+    });
+}

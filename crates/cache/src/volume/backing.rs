@@ -552,6 +552,11 @@ impl<E: Env> Backing<E> {
         self.turns.borrow().hosts()
     }
 
+    /// Whether it works on nothing but so many requests of hosts.
+    pub(crate) fn serves_only(&self, requests: u64) -> bool {
+        self.hosts() <= requests && self.fill_cost.get() == 0 && self.clean_cost.get() == 0
+    }
+
     /// A block that was not known came to be filled.
     pub(crate) fn block_is_wanted(&self) {
         self.turns.borrow_mut().block_is_wanted();

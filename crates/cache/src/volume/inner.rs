@@ -21,6 +21,7 @@ use crate::volume::life::{VolumeChange, VolumeLife};
 use crate::volume::locks::{Held, RangeLocks};
 use crate::volume::missed::LastMisses;
 use crate::volume::place::{Attached, PoolRooms};
+use crate::volume::read_balance::ReadBalance;
 use crate::volume::recorder::Recorder;
 use crate::volume::requests::Durability;
 use crate::volume::stats::Stats;
@@ -52,6 +53,9 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(super) attached: RefCell<Option<Rc<Attached<E>>>>,
     pub(super) read_streams: RefCell<Streams>,
     pub(super) write_streams: RefCell<Streams>,
+    pub(super) read_balance: ReadBalance,
+    /// When a stream last went around the log, although the volume has instant write-back.
+    pub(super) stream_went_around: Cell<Option<Instant>>,
     pub(crate) recorder: Recorder,
     pub(crate) tap: Tap,
     pub(crate) stats: Stats,
@@ -106,6 +110,8 @@ impl<E: Env> VolumeInner<E> {
             attached: RefCell::new(None),
             read_streams: RefCell::new(Streams::new()),
             write_streams: RefCell::new(Streams::new()),
+            read_balance: ReadBalance::default(),
+            stream_went_around: Cell::new(None),
             recorder: Recorder::default(),
             tap: Tap::default(),
             stats,

@@ -41,6 +41,17 @@ pub(super) enum Plan {
     Mixed(Vec<Run>),
 }
 
+impl Plan {
+    /// Whether all pages lie in slots: then the backing device has the same.
+    pub(super) fn is_clean(&self) -> bool {
+        match self {
+            Self::Hit(..) => true,
+            Self::Miss => false,
+            Self::Mixed(runs) => runs.iter().all(|run| matches!(run.source, Source::Slot(..))),
+        }
+    }
+}
+
 impl<E: Env> PoolRooms<E> {
     /// Finds where pages are now, and tells the policy what is hit.
     pub(super) fn plan(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {

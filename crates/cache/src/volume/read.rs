@@ -24,6 +24,7 @@ use crate::volume::missed_read::MissedRead;
 use crate::volume::place::Attached;
 use crate::volume::plan::{Plan, Run, Source};
 use crate::volume::read_ahead::ReadAhead;
+use crate::volume::read_balance::CleanCopy;
 
 /// Of so many hits in memory, the policy of the pool hears of one.
 const HITS_PER_TOUCH: u64 = 16;
@@ -210,9 +211,52 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         };
         let is_off = !self.volume.spec.borrow().settings.read_cache;
         let past = is_of_stream.then_some(Missed::Stream).or(is_off.then_some(Missed::Off));
-        match attached.pool.plan(attached.index, &pages) {
+        let plan = attached.pool.plan(attached.index, &pages);
+        if is_of_stream && plan.is_clean() {
+            return Box::pin(self.read_clean_of_stream(&attached, plan, range, destination)).await;
+        }
+        self.read_planned(&attached, plan, range, destination, past).await
+    }
+
+    /// What lies on the SSDs and on the backing device, for a stream.
+    async fn read_clean_of_stream(
+        self,
+        attached: &Rc<Attached<E>>,
+        plan: Plan,
+        range: ByteRange,
+        destination: Destination,
+    ) -> Result<Buf, Error> {
+        let pages = pages_of(range);
+        let (copy, queued) = self.volume.balance_read(&pages);
+        if copy == CleanCopy::Ssds {
+            let read = self.read_planned(attached, plan, range, destination, Some(Missed::Stream)).await;
+            queued.end(self.volume.env.now());
+            return read;
+        }
+        let buf = destination.buf(self.volume.env.buffers(), bytes_of(&pages));
+        if let Some(buf) = self.volume.read_backing_copy(queued, pages.clone(), buf).await {
+            add(&self.volume.stats.bypassed_reads, 1);
+            self.volume.missed(&pages, Missed::Stream);
+            return Ok(within_pages(buf, &pages, range));
+        }
+        // Trying took its time: the pages may be elsewhere now.
+        self.read_below(self.volume.place()?, range, Destination::Own, false).await
+    }
+
+    /// What is where the plan says. What is `past` the cache does not count as a hit unless all of it is clean, and brings nothing in.
+    async fn read_planned(
+        self,
+        attached: &Rc<Attached<E>>,
+        plan: Plan,
+        range: ByteRange,
+        destination: Destination,
+        past: Option<Missed>,
+    ) -> Result<Buf, Error> {
+        let pages = pages_of(range);
+        let is_of_stream = past == Some(Missed::Stream);
+        match plan {
             Plan::Hit(slot, key) => {
-                if let Some(buf) = self.volume.read_slot(&attached, slot, key, &pages, destination).await {
+                if let Some(buf) = self.volume.read_slot(attached, slot, key, &pages, destination).await {
                     add(&self.volume.stats.read_hits, 1);
                     return Ok(within_pages(buf, &pages, range));
                 }
@@ -223,10 +267,10 @@ impl<'v, E: Env> VolumeReader<'v, E> {
                 if past.is_none() || runs.iter().all(Run::is_cached) || runs.iter().any(Run::is_of_log) =>
             {
                 let counted = past.map_or(Counted::Yes, Counted::Past);
-                self.read_runs(&attached, runs, &pages, range, counted, destination).await
+                self.read_runs(attached, runs, &pages, range, counted, destination).await
             }
             Plan::Miss if past.is_none() => {
-                Box::pin(MissedRead::of(self.volume, &attached, &pages, range).run(destination)).await
+                Box::pin(MissedRead::of(self.volume, attached, &pages, range).run(destination)).await
             }
             Plan::Miss | Plan::Mixed(_) => {
                 add(&self.volume.stats.bypassed_reads, 1);

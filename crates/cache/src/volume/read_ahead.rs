@@ -84,7 +84,7 @@ impl<'v, E: Env> ReadAhead<'v, E> {
             return None;
         }
         let read = match attached {
-            Some(attached) => self.volume.read_newest(&attached, pages).await,
+            Some(attached) => self.volume.read_newest_of_stream(&attached, pages).await,
             None => self.volume.view.read_whole_pages(pages, self.volume.env.buffers().take(bytes_of(pages))).await,
         };
         read.ok().filter(|_| !is_written())

@@ -16,6 +16,8 @@ use crate::volume::requests::Durability;
 /// Short writes of a volume that flushed so lately are cached at once, whatever the threshold.
 const LATELY: std::time::Duration = std::time::Duration::from_secs(60);
 const SHORT_WRITE_BYTES: u64 = 64 << 10;
+/// A volume to which no stream is written for this time is ready for the next one.
+const BURSTS_APART: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,13 +156,23 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
     fn wants_cached(self, pages: &Range<u64>, hints: WriteHints) -> bool {
         match self.volume.spec.borrow().settings.write_mode {
             WriteMode::WriteAround => false,
-            WriteMode::InstantWriteBack => {
-                !hints.streaming || self.log.total().cleanable() < self.watermark(self.log.dirty_max())
-            }
+            WriteMode::InstantWriteBack => !hints.streaming || self.caches_streams(),
             WriteMode::WriteBack | WriteMode::WriteThrough => {
                 !hints.streaming && (hints.at_once || self.count_to_cache(pages))
             }
         }
+    }
+
+    /// Whether the log takes a stream, which is a burst up to the watermark: what goes beyond it goes around to its end. If the log took
+    /// more whenever something was cleaned, the backing device would get both the stream and what is cleaned.
+    fn caches_streams(self) -> bool {
+        let now = self.volume.env.now();
+        let goes_on = self.volume.stream_went_around.get().is_some_and(|last| now.since(last) < BURSTS_APART);
+        let caches = !goes_on && self.log.total().cleanable() < self.watermark(self.log.dirty_max());
+        if !caches {
+            self.volume.stream_went_around.set(Some(now));
+        }
+        caches
     }
 
     /// Counts a write that may go past the cache; whether its blocks reached the threshold.

@@ -148,6 +148,8 @@ const TURNS_OF_A_FLUSH: u32 = 50;
 struct Ways {
     kill: RefCell<Option<Rc<Kill>>>,
     reads: Cell<u64>,
+    /// How long each read takes, by whose clock.
+    reads_take: RefCell<Option<(TestEnv, Duration)>>,
     flushes: Cell<u64>,
     /// The next operation of this kind is held back, and fails in the end.
     armed: Cell<Option<Operation>>,
@@ -231,6 +233,11 @@ impl TestDevice {
     /// How often it was read since this was asked last.
     pub(crate) fn take_reads(&self) -> u64 {
         self.ways.reads.take()
+    }
+
+    /// From now on each read takes so long.
+    pub(crate) fn slow_down_reads(&self, env: &TestEnv, each: Duration) {
+        *self.ways.reads_take.borrow_mut() = Some((env.clone(), each));
     }
 
     /// How often it was flushed.
@@ -338,6 +345,10 @@ impl Device for TestDevice {
 
     async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         self.ways.reads.set(self.ways.reads.get() + 1);
+        let takes = self.ways.reads_take.borrow().clone();
+        if let Some((env, each)) = takes {
+            env.sleep(each).await;
+        }
         match self.pass(Operation::Read, offset).await {
             Ok(()) if self.forgets.is_some() => (buf, Ok(())),
             Ok(()) => self.store.read(offset, buf).await,

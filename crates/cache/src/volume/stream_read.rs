@@ -1,0 +1,80 @@
+//! A stream reads clean data: from the SSDs or, where those hold it up, from the backing device (`volume/read_balance.rs`,
+//! decision 0020).
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::sync::Promise;
+use hotset_block::{Buf, Env};
+
+use crate::address::bytes_of;
+use crate::error::Error;
+use crate::time_limit::within;
+use crate::volume::inner::VolumeInner;
+use crate::volume::place::Attached;
+use crate::volume::read_balance::{CleanCopy, QueuedRead};
+
+/// A stream waits so long for the backing device, and then reads the SSDs: disks may be asleep, or try to read a bad sector.
+const BACKING_LIMIT: Duration = Duration::from_millis(200);
+
+impl<E: Env> VolumeInner<E> {
+    /// The copy that a stream's request of clean pages reads; it is counted there from now on.
+    pub(super) fn balance_read(&self, pages: &Range<u64>) -> (CleanCopy, QueuedRead) {
+        let (count, now) = (pages.end - pages.start, self.env.now());
+        let copy = self.read_balance.choose(count, now, |requests| self.backing.serves_only(requests));
+        (copy, self.read_balance.begin(copy, count, now))
+    }
+
+    /// Clean pages from the backing device. `None`: it failed, or takes too long.
+    pub(super) async fn read_backing_copy(
+        self: &Rc<Self>,
+        queued: QueuedRead,
+        pages: Range<u64>,
+        buf: Buf,
+    ) -> Option<Buf> {
+        let (promise, brought) = Promise::new();
+        let volume = Rc::clone(self);
+        // The device works on it, also when the host stops waiting.
+        self.env.spawn(async move {
+            let read = volume.view.read_whole_pages(&pages, buf).await;
+            if read.is_ok() {
+                queued.end(volume.env.now());
+            }
+            promise.set(read.ok());
+        });
+        let read = within(&self.env, BACKING_LIMIT, brought).await.flatten().flatten();
+        if read.is_none() {
+            self.read_balance.forget_backing();
+        }
+        read
+    }
+
+    /// The newest bytes of whole pages that a stream is expected to ask for.
+    pub(super) async fn read_newest_of_stream(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        pages: &Range<u64>,
+    ) -> Result<Buf, Error> {
+        // A plan holds the rows that it names: it goes before anybody waits for a backing device.
+        let is_clean = attached.pool.plan(attached.index, pages).is_clean();
+        if !is_clean {
+            return self.read_newest(attached, pages).await;
+        }
+        let (copy, queued) = self.balance_read(pages);
+        match copy {
+            CleanCopy::Ssds => {
+                let read = self.read_newest(attached, pages).await;
+                queued.end(self.env.now());
+                read
+            }
+            CleanCopy::Backing => {
+                let buf = self.env.buffers().take(bytes_of(pages));
+                match self.read_backing_copy(queued, pages.clone(), buf).await {
+                    Some(buf) => Ok(buf),
+                    None => self.read_newest(attached, pages).await,
+                }
+            }
+        }
+    }
+}
