@@ -1,6 +1,6 @@
 //! `cargo x test`: everything that has to be green, one step after the other, counted.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
@@ -35,7 +35,7 @@ impl Thoroughness {
 const BUILD_ALL: &[&str] = &["test", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
 
 /// Those of real clients that run at once: each starts a daemon and clients, and mostly waits for them.
-const CLIENTS_AT_ONCE: &str = "--test-threads=5";
+const CLIENTS_AT_ONCE: &str = "--test-threads=6";
 
 /// One thing that is checked. A step that cannot even start has failed.
 type Step = Box<dyn Fn() -> Result<Tally>>;
@@ -54,13 +54,12 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
         (
             "build twice",
             Box::new(move || {
-                clippy_begun.begin(begin_clippy);
                 fuzzers_begun.begin(fuzz::begin_to_build);
                 build_twice()
             }),
         ),
         // Examples are checked beside; building each of them takes a minute.
-        ("unit tests", Box::new(|| cargo_test(&["--workspace", "--lib", "--bins", "--tests"]))),
+        ("unit tests", Box::new(move || unit_tests(&|| clippy_begun.begin(begin_clippy)))),
         ("clippy", Box::new(move || clippy.end())),
         ("build of fuzz", Box::new(move || fuzzers.end())),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
@@ -131,10 +130,8 @@ impl Begun {
     }
 }
 
-/// Into a folder of its own: two builds into one wait for each other.
 fn begin_clippy() -> Result<Beside> {
-    let mut clippy = cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]);
-    clippy.env("CARGO_TARGET_DIR", target_dir()?.join("clippy"));
+    let clippy = cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]);
     Beside::begin_nicely("clippy", &clippy)
 }
 
@@ -146,10 +143,19 @@ fn nothing_left(before: &str) -> Result<Tally> {
     Ok(Tally::one(left.is_empty()))
 }
 
-fn cargo_test(arguments: &[&str]) -> Result<Tally> {
-    let mut words = vec!["test", "--quiet", "--no-fail-fast"];
-    words.extend(arguments);
-    count(cargo(&words))
+/// Runs them, and `meanwhile` as soon as the first of them run: until then cargo lets nobody else build into the folder.
+fn unit_tests(meanwhile: &dyn Fn()) -> Result<Tally> {
+    let command = cargo(&["test", "--quiet", "--no-fail-fast", "--workspace", "--lib", "--bins", "--tests"]);
+    let has_begun = Cell::new(false);
+    let tally = count_lines(command, |line| {
+        if line.starts_with("running ") && !has_begun.replace(true) {
+            meanwhile();
+        }
+    });
+    if !has_begun.get() {
+        meanwhile();
+    }
+    tally
 }
 
 /// See [`BUILD_ALL`].
@@ -191,8 +197,15 @@ fn end_to_end(filter: &[&str]) -> Result<Tally> {
 }
 
 pub(crate) fn count(command: std::process::Command) -> Result<Tally> {
+    count_lines(command, |_| {})
+}
+
+fn count_lines(command: std::process::Command, mut heard: impl FnMut(&str)) -> Result<Tally> {
     let mut tally = Tally::default();
-    let succeeded = watch(command, |line| tally.add_line(line))?;
+    let succeeded = watch(command, |line| {
+        tally.add_line(line);
+        heard(line);
+    })?;
     // A program that did not build or was killed printed no sum.
     if !succeeded && tally.failed == 0 {
         tally.failed = 1;

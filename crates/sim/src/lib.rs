@@ -33,3 +33,6 @@ pub mod shape;
 pub mod silences;
 pub mod trace;
 pub mod world;
+
+#[cfg(test)]
+mod tests;

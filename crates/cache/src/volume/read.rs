@@ -25,6 +25,7 @@ use crate::volume::place::Attached;
 use crate::volume::plan::{Plan, Run, Source};
 use crate::volume::read_ahead::ReadAhead;
 use crate::volume::read_balance::CleanCopy;
+use crate::volume::stream_read::StreamReader;
 
 /// Of so many hits in memory, the policy of the pool hears of one.
 const HITS_PER_TOUCH: u64 = 16;
@@ -227,14 +228,15 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         destination: Destination,
     ) -> Result<Buf, Error> {
         let pages = pages_of(range);
-        let (copy, queued) = self.volume.balance_read(&pages);
+        let stream = StreamReader::of(self.volume);
+        let (copy, queued) = stream.balance(&pages);
         if copy == CleanCopy::Ssds {
             let read = self.read_planned(attached, plan, range, destination, Some(Missed::Stream)).await;
             queued.end(self.volume.env.now());
             return read;
         }
         let buf = destination.buf(self.volume.env.buffers(), bytes_of(&pages));
-        if let Some(buf) = self.volume.read_backing_copy(queued, pages.clone(), buf).await {
+        if let Some(buf) = stream.read_backing(queued, pages.clone(), buf).await {
             add(&self.volume.stats.bypassed_reads, 1);
             self.volume.missed(&pages, Missed::Stream);
             return Ok(within_pages(buf, &pages, range));

@@ -17,6 +17,7 @@ use crate::time_limit::within;
 use crate::volume::carried::WIDE_READ_LIMIT;
 use crate::volume::destination::{joined, within_pages};
 use crate::volume::inner::VolumeInner;
+use crate::volume::stream_read::StreamReader;
 
 /// A piece that nobody has asked for goes after this time: its stream has ended.
 const UNUSED_LIMIT: Duration = Duration::from_secs(5);
@@ -84,7 +85,7 @@ impl<'v, E: Env> ReadAhead<'v, E> {
             return None;
         }
         let read = match attached {
-            Some(attached) => self.volume.read_newest_of_stream(&attached, pages).await,
+            Some(attached) => StreamReader::of(self.volume).read_newest(&attached, pages).await,
             None => self.volume.view.read_whole_pages(pages, self.volume.env.buffers().take(bytes_of(pages))).await,
         };
         read.ok().filter(|_| !is_written())

@@ -18,61 +18,62 @@ use crate::volume::read_balance::{CleanCopy, QueuedRead};
 /// A stream waits so long for the backing device, and then reads the SSDs: disks may be asleep, or try to read a bad sector.
 const BACKING_LIMIT: Duration = Duration::from_millis(200);
 
-impl<E: Env> VolumeInner<E> {
-    /// The copy that a stream's request of clean pages reads; it is counted there from now on.
-    pub(super) fn balance_read(&self, pages: &Range<u64>) -> (CleanCopy, QueuedRead) {
-        let (count, now) = (pages.end - pages.start, self.env.now());
-        let copy = self.read_balance.choose(count, now, |requests| self.backing.serves_only(requests));
-        (copy, self.read_balance.begin(copy, count, now))
+/// Who reads a volume for a stream.
+pub(super) struct StreamReader<'v, E: Env> {
+    volume: &'v Rc<VolumeInner<E>>,
+}
+
+impl<'v, E: Env> StreamReader<'v, E> {
+    pub(super) fn of(volume: &'v Rc<VolumeInner<E>>) -> Self {
+        Self { volume }
+    }
+
+    /// The copy that a request of clean pages reads; it is counted there from now on.
+    pub(super) fn balance(&self, pages: &Range<u64>) -> (CleanCopy, QueuedRead) {
+        let (balance, backing) = (&self.volume.read_balance, &self.volume.backing);
+        let (count, now) = (pages.end - pages.start, self.volume.env.now());
+        let copy = balance.choose(count, now, |requests| backing.serves_only(requests));
+        (copy, balance.begin(copy, count, now))
     }
 
     /// Clean pages from the backing device. `None`: it failed, or takes too long.
-    pub(super) async fn read_backing_copy(
-        self: &Rc<Self>,
-        queued: QueuedRead,
-        pages: Range<u64>,
-        buf: Buf,
-    ) -> Option<Buf> {
+    pub(super) async fn read_backing(&self, queued: QueuedRead, pages: Range<u64>, buf: Buf) -> Option<Buf> {
         let (promise, brought) = Promise::new();
-        let volume = Rc::clone(self);
+        let volume = Rc::clone(self.volume);
         // The device works on it, also when the host stops waiting.
-        self.env.spawn(async move {
+        self.volume.env.spawn(async move {
             let read = volume.view.read_whole_pages(&pages, buf).await;
             if read.is_ok() {
                 queued.end(volume.env.now());
             }
             promise.set(read.ok());
         });
-        let read = within(&self.env, BACKING_LIMIT, brought).await.flatten().flatten();
+        let read = within(&self.volume.env, BACKING_LIMIT, brought).await.flatten().flatten();
         if read.is_none() {
-            self.read_balance.forget_backing();
+            self.volume.read_balance.forget_backing();
         }
         read
     }
 
-    /// The newest bytes of whole pages that a stream is expected to ask for.
-    pub(super) async fn read_newest_of_stream(
-        self: &Rc<Self>,
-        attached: &Attached<E>,
-        pages: &Range<u64>,
-    ) -> Result<Buf, Error> {
+    /// The newest bytes of whole pages that the stream is expected to ask for.
+    pub(super) async fn read_newest(&self, attached: &Attached<E>, pages: &Range<u64>) -> Result<Buf, Error> {
         // A plan holds the rows that it names: it goes before anybody waits for a backing device.
         let is_clean = attached.pool.plan(attached.index, pages).is_clean();
         if !is_clean {
-            return self.read_newest(attached, pages).await;
+            return self.volume.read_newest(attached, pages).await;
         }
-        let (copy, queued) = self.balance_read(pages);
+        let (copy, queued) = self.balance(pages);
         match copy {
             CleanCopy::Ssds => {
-                let read = self.read_newest(attached, pages).await;
-                queued.end(self.env.now());
+                let read = self.volume.read_newest(attached, pages).await;
+                queued.end(self.volume.env.now());
                 read
             }
             CleanCopy::Backing => {
-                let buf = self.env.buffers().take(bytes_of(pages));
-                match self.read_backing_copy(queued, pages.clone(), buf).await {
+                let buf = self.volume.env.buffers().take(bytes_of(pages));
+                match self.read_backing(queued, pages.clone(), buf).await {
                     Some(buf) => Ok(buf),
-                    None => self.read_newest(attached, pages).await,
+                    None => self.volume.read_newest(attached, pages).await,
                 }
             }
         }

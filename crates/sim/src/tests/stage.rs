@@ -5,15 +5,15 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::device::SimDevice;
+use crate::disk::{Disk, Faults};
+use crate::executor::{SimEnv, Simulation, Step};
 use futures_util::future::{Either, select};
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{
     BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec,
 };
 use hotset_cache::{Durability, Error, Named, Pool, PoolSpec, STATE_BYTES, Volume};
-use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Faults};
-use hotset_sim::executor::{SimEnv, Simulation, Step};
 
 pub(crate) const PAGE: u64 = 4096;
 pub(crate) const BLOCK: u64 = 64 << 10;

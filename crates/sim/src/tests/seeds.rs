@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::hunt::{ground_of, run_caught};
 use hotset_cache::planted::Planted;
-use hotset_sim::hunt::{ground_of, run_caught};
 
 /// Seeds within which each bug has to show, of the worlds that are after that kind of bad luck.
 const SEEDS_MAX: usize = 200;

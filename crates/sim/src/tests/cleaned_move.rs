@@ -5,14 +5,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::device::SimDevice;
+use crate::executor::SimEnv;
 use hotset_block::{Buf, Env};
 use hotset_cache::config::{PoolKind, VolumeSettings, WriteMode};
 use hotset_cache::planted::{Planted, plant};
 use hotset_cache::{Drained, Durability, Missing, Pool, Reattached, Volume};
-use hotset_sim::device::SimDevice;
-use hotset_sim::executor::SimEnv;
 
-use crate::stage::{PAGE, World, named, open, run_one};
+use crate::tests::stage::{PAGE, World, named, open, run_one};
 
 const SEEDS: u64 = 100;
 /// Pages that are moved and cleaned at the same time.

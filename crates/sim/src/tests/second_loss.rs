@@ -6,6 +6,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::device::SimDevice;
+use crate::disk::{Disk, Refuses, Speed};
+use crate::executor::{SimEnv, Simulation, Step};
+use crate::model::Ending;
 use futures_util::future::join_all;
 use hotset_block::{ByteRange, DeviceErrorKind, Env};
 use hotset_cache::config::{
@@ -15,10 +19,6 @@ use hotset_cache::planted::{Planted, plant};
 use hotset_cache::{
     Durability, Error, FenceCause, Health, MemoryCache, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume,
 };
-use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Refuses, Speed};
-use hotset_sim::executor::{SimEnv, Simulation, Step};
-use hotset_sim::model::Ending;
 
 const PAGE: u64 = 4096;
 const PAGES: u64 = 64;

@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::disk::{Disk, Faults, LATE_IN_TIME_MS, WhatIsLate};
 use futures_util::future::{join, join_all};
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{PoolKind, VolumeSettings, WriteMode};
 use hotset_cache::{Drained, Durability, Removed};
-use hotset_sim::disk::{Disk, Faults, LATE_IN_TIME_MS, WhatIsLate};
 
-use crate::stage::{PAGE, VOLUME_BYTES, World, run_one};
+use crate::tests::stage::{PAGE, VOLUME_BYTES, World, run_one};
 
 const PAGES: u64 = VOLUME_BYTES / PAGE;
 /// Written again and again, and only once.

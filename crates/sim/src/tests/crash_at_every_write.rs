@@ -4,16 +4,16 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use crate::device::SimDevice;
+use crate::disk::Disk;
+use crate::executor::{SimEnv, Simulation, Step};
+use crate::model::{Answered, Ending, VolumeModel};
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings};
 use hotset_cache::config::{VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::{
     DirtyData, Durability, Error, LABEL_BYTES, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume, inspect,
 };
-use hotset_sim::device::SimDevice;
-use hotset_sim::disk::Disk;
-use hotset_sim::executor::{SimEnv, Simulation, Step};
-use hotset_sim::model::{Answered, Ending, VolumeModel};
 
 const PAGE: u64 = 4096;
 const VOLUME_BYTES: u64 = 512 << 10;

@@ -1,5 +1,5 @@
-//! The simulator's own tests, and flows of the engine in its world: one program, because each has the whole engine in it once
-//! more.
+//! The simulator's own tests, and flows of the engine in its world. They are built with the simulator, because each program has the
+//! whole engine in it once more.
 
 #![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
 

@@ -5,14 +5,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::device::SimDevice;
+use crate::disk::{Disk, Faults, Speed};
+use crate::executor::SimEnv;
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{PoolKind, VolumeName, limits};
 use hotset_cache::{DirtyData, Durability, ErrorKind, Health, Missing, Pool, PoolReason, Reattached, Volume};
-use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Faults, Speed};
-use hotset_sim::executor::SimEnv;
 
-use crate::stage::{BLOCK, PAGE, VOLUME_BYTES, World, hang, named, open, run_one};
+use crate::tests::stage::{BLOCK, PAGE, VOLUME_BYTES, World, hang, named, open, run_one};
 
 impl World {
     /// The device hangs over a read, a write, a fill and, if there is dirty data, over its cleaning.

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::device::SimDevice;
+use crate::disk::{Disk, Speed};
+use crate::executor::{SimEnv, Simulation};
+use crate::model::{Answered, Ending, VolumeModel};
 use hotset_block::{ByteRange, Device, Env};
-use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Speed};
-use hotset_sim::executor::{SimEnv, Simulation};
-use hotset_sim::model::{Answered, Ending, VolumeModel};
 
 const SIZE: u64 = 64 << 10;
 const PAGE: u64 = 4096;

@@ -5,15 +5,15 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::device::SimDevice;
+use crate::disk::{Disk, Faults};
+use crate::executor::{SimEnv, Simulation, Step};
 use futures_util::future::{Either, join, join_all, join3, select};
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{BlockBytes, FetchRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{
     DirtyData, Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, ScrubStatus, Volume, VolumeReason,
 };
-use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Faults};
-use hotset_sim::executor::{SimEnv, Simulation, Step};
 
 const BLOCK: u64 = 64 << 10;
 const BLOCKS: u64 = 16;
