@@ -245,7 +245,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         self.read_below(self.volume.place()?, range, Destination::Own, false).await
     }
 
-    /// What is where the plan says. What is `past` the cache does not count as a hit unless all of it is clean, and brings nothing in.
+    /// What is where the plan says. What is `past` the cache brings nothing in, and is a hit only if all of it lies in one slot.
     async fn read_planned(
         self,
         attached: &Rc<Attached<E>>,
