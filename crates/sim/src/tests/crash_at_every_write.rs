@@ -1,13 +1,14 @@
 //! A crash at write 0, 1, 2 … of every flow of a read-write pool, until none is left: the daemon is killed, or the power
 //! fails everywhere. Whatever was told to hosts before has to be there afterwards.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::device::SimDevice;
 use crate::disk::Disk;
-use crate::executor::{SimEnv, Simulation, Step};
+use crate::executor::{SimEnv, Simulation};
 use crate::model::{Answered, Ending, VolumeModel};
+use crate::tests::stage::run_for_writes;
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings};
 use hotset_cache::config::{VolumeSettings, VolumeSpec, WriteMode};
@@ -18,8 +19,6 @@ use hotset_cache::{
 const PAGE: u64 = 4096;
 const VOLUME_BYTES: u64 = 512 << 10;
 const PAGES: u64 = VOLUME_BYTES / PAGE;
-/// Of one run; far more than any of them takes.
-const STEPS_MAX: u64 = 500_000;
 
 /// Devices that outlive the daemon, and what its hosts may see.
 #[derive(Clone)]
@@ -57,25 +56,8 @@ impl Scene {
         SimEnv { simulation: Rc::clone(&self.simulation) }
     }
 
-    /// Lets `flow` run until it has ended (true) or has begun more than `writes_max` writes (false).
     fn run(&self, flow: impl Future<Output = ()> + 'static, writes_max: Option<u64>) -> bool {
-        let done = Rc::new(Cell::new(false));
-        let ended = Rc::clone(&done);
-        self.simulation.spawn(async move {
-            flow.await;
-            ended.set(true);
-        });
-        let before = self.simulation.writes.get();
-        for _ in 0..STEPS_MAX {
-            if writes_max.is_some_and(|most| self.simulation.writes.get() - before > most) {
-                return false;
-            }
-            if done.get() {
-                return true;
-            }
-            assert_ne!(self.simulation.step(), Step::Idle, "nothing happens any more");
-        }
-        panic!("it runs in circles");
+        run_for_writes(&self.simulation, flow, writes_max)
     }
 
     /// The daemon dies, by itself or with the power.

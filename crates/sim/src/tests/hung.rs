@@ -464,18 +464,25 @@ async fn rejoined(
     volume
 }
 
-/// Renames a volume while it joins, or a little later. The daemon dies as soon as a host's write was answered from the cache.
-async fn rename_while_it_joins(world: World) -> bool {
+/// A volume and its backing device that began to join the pool, which has something dirty, a moment ago.
+async fn begin_to_join(world: &World) -> (Rc<Disk>, Volume<SimEnv>) {
     for page in 0..20 {
         world.write(&world.sound, page, 1).await.unwrap();
     }
-    let World { env, ssds, state, pool, .. } = world;
+    let env = &world.env;
     let newcomer = Disk::plain(&env.simulation, "newcomer", VOLUME_BYTES);
-    let joining = open(&env, &newcomer);
-    let (attached, pool_of_it) = (joining.clone(), pool.clone());
-    env.spawn(async move { drop(pool_of_it.attach(&attached).await) });
+    let joining = open(env, &newcomer);
+    let (attached, pool) = (joining.clone(), world.pool.clone());
+    env.spawn(async move { drop(pool.attach(&attached).await) });
     let pause = env.simulation.draw(|random| random.below(10_000));
     env.sleep(Duration::from_micros(pause)).await;
+    (newcomer, joining)
+}
+
+/// Renames a volume while it joins, or a little later. The daemon dies as soon as a host's write was answered from the cache.
+async fn rename_while_it_joins(world: World) -> bool {
+    let (newcomer, joining) = begin_to_join(&world).await;
+    let World { env, ssds, state, pool, .. } = world;
     let joins = joining.status().pool.is_none();
     let name: VolumeName = "renamed".parse().unwrap();
     joining.rename(name.clone()).await.unwrap();
@@ -508,16 +515,8 @@ fn the_name_that_a_volume_gets_while_it_joins_is_recorded_before_a_host_is_answe
 
 /// A volume grows while it joins the pool, and a host writes to what was added; whether it grew before it had joined.
 async fn grow_while_it_joins(world: World) -> bool {
-    for page in 0..20 {
-        world.write(&world.sound, page, 1).await.unwrap();
-    }
+    let (newcomer, joining) = begin_to_join(&world).await;
     let World { env, ssds, state, pool, .. } = world;
-    let newcomer = Disk::plain(&env.simulation, "newcomer", VOLUME_BYTES);
-    let joining = open(&env, &newcomer);
-    let (attached, pool_of_it) = (joining.clone(), pool.clone());
-    env.spawn(async move { drop(pool_of_it.attach(&attached).await) });
-    let pause = env.simulation.draw(|random| random.below(10_000));
-    env.sleep(Duration::from_micros(pause)).await;
     newcomer.grow(2 * VOLUME_BYTES);
     let joins = joining.status().pool.is_none();
     assert_eq!(joining.grow().await.unwrap(), 2 * VOLUME_BYTES);

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use crate::device::SimDevice;
 use crate::disk::{Disk, Refuses, Speed};
-use crate::executor::{SimEnv, Simulation, Step};
+use crate::executor::{SimEnv, Simulation};
 use crate::model::Ending;
+use crate::tests::stage::run_for_writes;
 use futures_util::future::join_all;
 use hotset_block::{ByteRange, DeviceErrorKind, Env};
 use hotset_cache::config::{
@@ -27,7 +28,6 @@ const LOSSES_OFFSET: u64 = (384 << 10) + (8 << 20);
 /// Of worlds in one of which a batch that was discarded says something else than what was written past the cache later.
 const ORPHANED: Range<u64> = 60..160;
 const WRITERS: u64 = 16;
-const STEPS_MAX: u64 = 500_000;
 
 /// What a page may hold: the newest that was answered as durable, and what was on its way since.
 #[derive(Clone, Copy, Default)]
@@ -108,25 +108,8 @@ impl Scene {
         SimEnv { simulation: Rc::clone(&self.simulation) }
     }
 
-    /// Lets `flow` run until it has ended (true) or has begun more than `writes_max` writes (false).
     fn run(&self, flow: impl Future<Output = ()> + 'static, writes_max: Option<u64>) -> bool {
-        let done = Rc::new(Cell::new(false));
-        let ended = Rc::clone(&done);
-        self.simulation.spawn(async move {
-            flow.await;
-            ended.set(true);
-        });
-        let before = self.simulation.writes.get();
-        for _ in 0..STEPS_MAX {
-            if writes_max.is_some_and(|most| self.simulation.writes.get() - before > most) {
-                return false;
-            }
-            if done.get() {
-                return true;
-            }
-            assert_ne!(self.simulation.step(), Step::Idle, "nothing happens any more");
-        }
-        panic!("it runs in circles");
+        run_for_writes(&self.simulation, flow, writes_max)
     }
 
     fn crash(&self, ending: Ending) {

@@ -22,6 +22,9 @@ pub(crate) const VOLUME_BYTES: u64 = 16 * BLOCK;
 /// Longer than all that a test does may take.
 const TOO_LONG: Duration = Duration::from_secs(1000);
 
+/// Of one run that may end at a write; far more than any of them takes.
+const STEPS_MAX: u64 = 500_000;
+
 /// From here on it answers nothing.
 pub(crate) fn hang(disk: &Disk) {
     disk.set_faults(Faults { hang: 1000, ..Faults::default() });
@@ -95,4 +98,29 @@ pub(crate) fn run_one(seed: u64, kind: PoolKind, ssds: &'static [&str], flow: im
         assert_ne!(simulation.step(), Step::Idle, "seed {seed}, {kind:?}: nothing happens any more");
     }
     simulation.drop_tasks();
+}
+
+/// Lets `flow` run until it has ended (true) or has begun more than `writes_max` writes (false).
+pub(crate) fn run_for_writes(
+    simulation: &Rc<Simulation>,
+    flow: impl Future<Output = ()> + 'static,
+    writes_max: Option<u64>,
+) -> bool {
+    let done = Rc::new(Cell::new(false));
+    let ended = Rc::clone(&done);
+    simulation.spawn(async move {
+        flow.await;
+        ended.set(true);
+    });
+    let before = simulation.writes.get();
+    for _ in 0..STEPS_MAX {
+        if writes_max.is_some_and(|most| simulation.writes.get() - before > most) {
+            return false;
+        }
+        if done.get() {
+            return true;
+        }
+        assert_ne!(simulation.step(), Step::Idle, "nothing happens any more");
+    }
+    panic!("it runs in circles");
 }
