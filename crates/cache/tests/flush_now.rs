@@ -79,11 +79,12 @@ fn while_writes_are_held_the_backing_device_has_everything_and_other_drains_chan
     });
 }
 
-/// A volume with one dirty page, whose backing device can be made to misbehave.
-async fn dirty(env: &TestEnv) -> (Pool<TestEnv>, TestDevice, Volume<TestEnv>) {
+/// A volume with one dirty page, whose backing device can be made to misbehave, and the first of its pool's SSDs, too.
+async fn dirty_beside_ssd(env: &TestEnv) -> (Pool<TestEnv>, TestDevice, Volume<TestEnv>, TestDevice) {
     let kind = PoolKind::ReadWrite;
     let spec = PoolSpec { name: "tank".parse().unwrap(), kind, settings: PoolSettings::preset(kind, IoType::Database) };
     let ssds = ["ssd0", "ssd1"].map(|path| Named { path: path.to_owned(), device: TestDevice::new(32 * MIB) });
+    let ssd = ssds[0].device.clone();
     let pool = Pool::create(env.clone(), spec, ssds.into(), TestDevice::new(STATE_BYTES)).await.unwrap();
     let backing = TestDevice::with_cache(16 * MIB);
     let spec =
@@ -91,7 +92,37 @@ async fn dirty(env: &TestEnv) -> (Pool<TestEnv>, TestDevice, Volume<TestEnv>) {
     let volume = Volume::open(env.clone(), spec, backing.clone()).unwrap();
     pool.attach(&volume).await.unwrap();
     write(&volume, 1, 1).await;
+    (pool, backing, volume, ssd)
+}
+
+async fn dirty(env: &TestEnv) -> (Pool<TestEnv>, TestDevice, Volume<TestEnv>) {
+    let (pool, backing, volume, _) = dirty_beside_ssd(env).await;
     (pool, backing, volume)
+}
+
+// proves: O3
+#[test]
+fn what_was_on_its_way_into_the_log_when_a_hold_began_is_on_the_backing_device_when_it_is_answered() {
+    run(async |env| {
+        let (pool, backing, volume, ssd) = dirty_beside_ssd(&env).await;
+        ssd.hold_next(Operation::Write);
+        let (host, answered) = (volume.clone(), Rc::new(Cell::new(false)));
+        let is_answered = Rc::clone(&answered);
+        env.spawn(async move {
+            write(&host, 2, 2).await;
+            is_answered.set(true);
+        });
+        ssd.until_held().await;
+        volume.hold_writes();
+        assert_eq!(volume.flush_now().await.unwrap(), Flushed::Durable);
+        assert!(!answered.get(), "its append is held");
+        ssd.release();
+        until(&env, "the write is answered", || answered.get()).await;
+        let content = backing.content().await;
+        assert_eq!((content[4096], content[2 * 4096]), (1, 2));
+        volume.release_writes();
+        pool.close().await.unwrap();
+    });
 }
 
 // proves: O3

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotset_block::Env;
 use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings};
-use hotset_cache::{CacheUse, Cleared, Drained, ErrorKind, PoolStatus};
+use hotset_cache::{CacheUse, Cleared, Drained, ErrorKind, Flushed, PoolStatus};
 
 use crate::daemon::Daemon;
 use crate::device::SimDevice;
@@ -16,6 +16,10 @@ use crate::{idle, log_shape, members, scrubs, second_loss, shape};
 
 /// What the tables of a pool of a few hundred slots may take at most, whatever happens.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
+
+/// How often an administrator looks whether hosts wait for nothing, and how long he waits in between.
+const LOOKS: u32 = 200;
+const LOOK: Duration = Duration::from_millis(3);
 
 /// Works until the daemon stops.
 pub async fn work(daemon: Daemon) {
@@ -62,7 +66,8 @@ async fn one_command(daemon: &Daemon) {
     match command {
         0..10 => change_pool(daemon).await,
         10..16 => change_volume(daemon, number).await,
-        16..18 => drain_for_a_while(daemon, number).await,
+        16 => drain_for_a_while(daemon, number).await,
+        17 => flush_and_hold(daemon, number).await,
         18..30 => detach_for_a_while(daemon, number).await,
         30..39 => daemon.attach(number).await,
         39..43 => rename(daemon, number).await,
@@ -244,6 +249,33 @@ async fn drain_for_a_while(daemon: &Daemon, number: usize) {
     {
         daemon.expect_cache_trouble("draining", &error);
     }
+}
+
+/// As for a backup: flushes a volume and has its writes held. Whenever no host waits for it then, the backing device has what they
+/// have seen.
+async fn flush_and_hold(daemon: &Daemon, number: usize) {
+    let host = &daemon.world.volumes[number];
+    let Some(volume) = daemon.volume(number).filter(|_| daemon.world.writes_back() && !host.held.replace(true)) else {
+        return;
+    };
+    daemon.world.simulation.note(|| format!("flush and hold {}", volume.name()));
+    volume.hold_writes();
+    match volume.flush_now().await {
+        Ok(Flushed::Durable) => {
+            let mut looks = 0;
+            while host.waiting.get() > 0 && looks < LOOKS {
+                daemon.env.sleep(LOOK).await;
+                looks += 1;
+            }
+            if host.waiting.get() == 0 && !host.may_fail() && !daemon.stopping.get() {
+                daemon.world.report(host.check_backing().map_err(|what| format!("while writes are held: {what}")));
+            }
+        }
+        Ok(Flushed::Cancelled) => daemon.world.violate("a flush that nobody cancelled is cancelled".to_owned()),
+        Err(error) => daemon.expect_cache_trouble("flushing", &error),
+    }
+    volume.release_writes();
+    host.held.set(false);
 }
 
 /// Flushes the cache of a volume that no host uses: then the backing device has what they have seen.

@@ -117,6 +117,8 @@ pub struct HostVolume {
     pub hot: RefCell<Vec<u64>>,
     /// Requests that are not answered yet.
     pub waiting: Cell<u64>,
+    /// An administrator holds its writes.
+    pub held: Cell<bool>,
     /// Another device, or another state of it, is in the place of the backing device: this is the right one. No host has
     /// been served from what is there now.
     pub right_one: RefCell<Option<Saved>>,
@@ -380,6 +382,7 @@ impl World {
             volume.cut.set(false);
             volume.may_hang.set(false);
             volume.waiting.set(0);
+            volume.held.set(false);
         }
         self.commands.set(0);
         self.silent_for.set(std::time::Duration::ZERO);
@@ -555,6 +558,7 @@ fn host_volume(simulation: &Rc<Simulation>, kind: PoolKind, number: usize, shape
         may_hang: Cell::new(false),
         hot: RefCell::default(),
         waiting: Cell::new(0),
+        held: Cell::new(false),
         right_one: RefCell::default(),
         discarded: Cell::new(false),
     }

@@ -266,8 +266,10 @@ impl<E: Env> LoggedVolume<'_, E> {
             self.log.flush_habit().ask();
         }
         self.log.appends().append(self.index(), &pages, data).await?;
-        add(&self.volume.stats.write_hits, u64::from(then == AfterAppend::Answer));
-        if then == AfterAppend::WriteOut {
+        // Whoever wants nothing to stay dirty may have come meanwhile, and takes what is dirty by now to the backing device.
+        let stays_dirty = then == AfterAppend::Answer && self.keeps_dirty();
+        add(&self.volume.stats.write_hits, u64::from(stays_dirty));
+        if !stays_dirty {
             Box::pin(self.write_out(&pages)).await?;
         }
         if durability == Durability::Durable {
