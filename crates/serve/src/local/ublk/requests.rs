@@ -5,7 +5,9 @@
 //! however often it is opened anew: what none has answered is asked of the next one.
 
 use std::fmt;
+use std::future::pending;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use hotset_block::{Env, HostEnv, UblkData, UblkQueue};
@@ -28,6 +30,8 @@ pub struct UblkRequests {
     asked: Arc<Mutex<UnboundedReceiver<Asked>>>,
     data: UblkData,
     fetching: Weak<()>,
+    /// What nobody serves is to fail.
+    refused: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for UblkRequests {
@@ -52,9 +56,9 @@ impl UblkRequests {
     /// Those that the other value asks, as long as it is there.
     pub(super) fn over(data: UblkData) -> (Self, Asker) {
         let (sender, asked) = unbounded_channel();
-        let life = Arc::new(());
-        let requests = Self { asked: Arc::new(Mutex::new(asked)), data, fetching: Arc::downgrade(&life) };
-        (requests, Asker { sender, _life: life })
+        let (life, refused) = (Arc::new(()), Arc::default());
+        let asker = Asker { sender, refused: Arc::clone(&refused), _life: Arc::clone(&life) };
+        (Self { asked: Arc::new(Mutex::new(asked)), data, fetching: Arc::downgrade(&life), refused }, asker)
     }
 
     /// Whether the device is there, and this process serves it.
@@ -64,6 +68,7 @@ impl UblkRequests {
 
     /// Has all that nobody serves fail, now and later.
     pub fn refuse(&self) {
+        self.refused.store(true, Ordering::Relaxed);
         let Ok(mut asked) = self.asked.try_lock() else { return };
         asked.close();
         while let Ok(one) = asked.try_recv() {
@@ -90,17 +95,18 @@ pub(super) fn failed(error: u32) -> i32 {
 /// Asks whoever serves.
 pub(super) struct Asker {
     sender: UnboundedSender<Asked>,
+    refused: Arc<AtomicBool>,
     /// Goes with it.
     _life: Arc<()>,
 }
 
 impl Asker {
-    /// The answer, whoever gives it and whenever.
+    /// The answer, whoever gives it and whenever. None while this process ends: the driver asks the next one.
     pub(super) async fn ask(&self, request: Request) -> i32 {
         loop {
             let (answer, answered) = oneshot::channel();
             if self.sender.send(Asked { request, answer }).is_err() {
-                return failed(errno::EIO);
+                return if self.refused.load(Ordering::Relaxed) { failed(errno::EIO) } else { pending().await };
             }
             // Else the session ended before it was done.
             if let Ok(answer) = answered.await {

@@ -1,5 +1,6 @@
 //! What serves a device's requests, without a driver: an ordinary file has the bytes of each tag at its place.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
@@ -157,6 +158,25 @@ fn requests_of_a_device_that_is_to_end_fail_when_nobody_serves_them() {
         world.requests.refuse();
         assert_eq!(waiting.await, failed(errno::EIO));
         assert_eq!(world.ask(request(Command::Read, 0, 0, 4096)).await, failed(errno::EIO));
+    });
+}
+
+#[test]
+fn what_nobody_serves_when_the_process_ends_does_not_fail_for_the_next_one_is_asked() {
+    run(VolumeSettings::default(), async |world| {
+        let World { env, requests, asker, .. } = world;
+        let answered = Rc::new(Cell::new(0));
+        for tag in 0..2 {
+            let (asker, answered) = (Rc::clone(&asker), Rc::clone(&answered));
+            env.spawn(async move {
+                asker.ask(request(Command::Read, tag, 0, 4096)).await;
+                answered.set(answered.get() + 1);
+            });
+        }
+        env.end_of_turn().await;
+        drop(requests);
+        env.sleep(Duration::from_millis(20)).await;
+        assert_eq!(answered.get(), 0, "a host gets an error because the daemon ends");
     });
 }
 
