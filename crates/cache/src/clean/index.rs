@@ -223,19 +223,35 @@ impl<E: Env> Index<E> {
 
     /// A checkpoint of a session that begins; then whatever the last one left half written in the journal is made good.
     pub(crate) async fn begin_session(&self, ssd: &SlotSsd<E>, session: u64) -> Result<(), Fault> {
-        self.write_checkpoint(ssd, session).await?;
+        self.write_first_checkpoint(ssd, session).await?;
         ssd.fill_journal_holes().await
     }
 
     /// Makes the index of an SSD that joins in this session empty: nothing that it said before is believed.
     pub(crate) async fn format(&self, ssd: &SlotSsd<E>, session: u64) -> Result<(), Fault> {
         ssd.empty_index().await?;
-        self.write_checkpoint(ssd, session).await
+        self.write_first_checkpoint(ssd, session).await
+    }
+
+    /// Of a session, when the one that is just written, if there is one, is.
+    async fn write_first_checkpoint(&self, ssd: &SlotSsd<E>, session: u64) -> Result<(), Fault> {
+        loop {
+            let changed = ssd.journal.changed();
+            if ssd.journal.begin_checkpoint() {
+                break;
+            }
+            changed.await;
+        }
+        let written = self.write_checkpoint(ssd, session).await;
+        ssd.journal.end_checkpoint();
+        written
     }
 
     /// Writes what is believed now, slot by slot, while it goes on changing: whatever changes from here on is in the
-    /// journal too, and replaying it over any later state of a slot ends in the same state.
+    /// journal too, and replaying it over any later state of a slot ends in the same state. The caller has begun it, alone.
     async fn write_checkpoint(&self, ssd: &SlotSsd<E>, session: u64) -> Result<(), Fault> {
+        // One that begins is on record later than its first checkpoint.
+        let session = session.max(ssd.journal.session());
         let (journal_start, number) = (ssd.journal.end(), ssd.journal.next_checkpoint());
         let generation_ceiling = ssd.fills() + FILLS_AHEAD;
         let offset = ssd.layout.checkpoint_offset(number % 2);
@@ -247,7 +263,7 @@ impl<E: Env> Index<E> {
         header.encode_into(&mut buf);
         ssd.write(Purpose::Index, offset, buf).await?;
         ssd.flush().await?;
-        ssd.journal.has_checkpoint(number, journal_start);
+        ssd.journal.has_checkpoint(number, journal_start, session);
         ssd.raise_ceiling(generation_ceiling);
         Ok(())
     }

@@ -40,6 +40,8 @@ pub(super) struct Journal {
     /// The first sector that is needed beside the newest checkpoint.
     start: Cell<u64>,
     checkpoint_number: Cell<u64>,
+    /// Of the newest checkpoint, if this daemon wrote it.
+    session: Cell<u64>,
     /// Sectors of the first lap that a torn batch left unwritten, and behind which the journal goes on.
     holes: RefCell<Vec<u64>>,
     event: Event,
@@ -171,12 +173,19 @@ impl Journal {
         self.checkpoint_number.get() + 1
     }
 
-    /// A checkpoint is durable, beside which the sectors from `start` on are needed.
-    pub(super) fn has_checkpoint(&self, number: u64, start: u64) {
+    /// The session of which the newest checkpoint of this daemon is; 0 before there is one.
+    pub(super) fn session(&self) -> u64 {
+        self.session.get()
+    }
+
+    /// A checkpoint of this session is durable, beside which the sectors from `start` on are needed.
+    pub(super) fn has_checkpoint(&self, number: u64, start: u64, session: u64) {
         assert!(number == self.next_checkpoint(), "checkpoints are written one after the other");
         assert!(start >= self.start.get() && start <= self.next_number.get(), "a checkpoint is of what was journalled");
+        assert!(session >= self.session(), "a checkpoint is of a session that is over");
         self.checkpoint_number.set(number);
         self.start.set(start);
+        self.session.set(session);
     }
 
     /// As a start found it; it goes on with `next_number`.
@@ -257,11 +266,11 @@ mod tests {
         let journal = Journal::default();
         journal.opened(6, 10, vec![3, 12]);
         assert_eq!((journal.end(), journal.position(8), journal.next_checkpoint()), (10, 2, 7));
-        journal.has_checkpoint(7, 10);
+        journal.has_checkpoint(7, 10, 1);
         assert_eq!(journal.take_holes(), [3], "the journal has not come to the other one");
         journal.goes_on_by(5);
         assert!(journal.has_room(8, 3) && !journal.has_room(8, 4));
-        journal.has_checkpoint(8, 13);
+        journal.has_checkpoint(8, 13, 1);
         assert_eq!(journal.used(), 2);
     }
 
@@ -302,14 +311,23 @@ mod tests {
     #[should_panic(expected = "checkpoints are written one after the other")]
     fn no_checkpoint_is_left_out() {
         let journal = Journal::default();
-        journal.has_checkpoint(journal.next_checkpoint() + 1, 0);
+        journal.has_checkpoint(journal.next_checkpoint() + 1, 0, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "a checkpoint is of a session that is over")]
+    fn a_checkpoint_is_of_no_older_session_than_the_one_before() {
+        let journal = Journal::default();
+        journal.has_checkpoint(1, 0, 4);
+        assert_eq!(journal.session(), 4);
+        journal.has_checkpoint(2, 0, 3);
     }
 
     #[test]
     #[should_panic(expected = "a checkpoint is of what was journalled")]
     fn a_checkpoint_makes_nothing_needless_that_is_not_written_yet() {
         let journal = Journal::default();
-        journal.has_checkpoint(journal.next_checkpoint(), 1);
+        journal.has_checkpoint(journal.next_checkpoint(), 1, 1);
     }
 
     #[test]
