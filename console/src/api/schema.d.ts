@@ -2520,6 +2520,11 @@ export interface components {
             reads: number;
             /**
              * Format: int64
+             * @description Bytes of clean pages that went from the write log back to the slots of their blocks.
+             */
+            reinserted_bytes: number;
+            /**
+             * Format: int64
              * @description Of them, those that made no progress for too long.
              */
             timed_out: number;

@@ -93,9 +93,13 @@ mod tests {
         let terms = MemoryTerms::new(1000, 16, true, 77);
         let counts = [terms.slots, terms.slot_pages, terms.checksums, terms.dirty_pages].map(|term| term.count);
         assert_eq!(counts, [1000, 16_000, 16_000, 77]);
-        assert_eq!((terms.slot_pages.bytes(), terms.checksums.bytes()), (2000, 64_000), "a bit and four bytes each");
-        assert_eq!(terms.bytes(), terms.slots.bytes() + 66_000 + terms.dirty_pages.bytes());
-        assert_eq!(MemoryTerms::new(1000, 16, false, 77).bytes(), terms.bytes() - 64_000);
+        assert_eq!(
+            (terms.slot_pages.bytes(), terms.checksums.bytes()),
+            (2000, 66_000),
+            "a bit each, and four bytes and a bit"
+        );
+        assert_eq!(terms.bytes(), terms.slots.bytes() + 68_000 + terms.dirty_pages.bytes());
+        assert_eq!(MemoryTerms::new(1000, 16, false, 77).bytes(), terms.bytes() - 66_000);
     }
 
     // proves: P14

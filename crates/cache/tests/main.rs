@@ -25,6 +25,7 @@ mod one_machine;
 mod packed;
 mod pool;
 mod records;
+mod reinsert;
 mod return_of_ssds;
 mod scrub;
 mod second_loss;

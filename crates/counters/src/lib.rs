@@ -46,10 +46,14 @@ macro_rules! volume_counters {
                 /// Bytes of dirty data written to the backing device.
                 cleaned_bytes, "hotset_volume_cleaned_bytes_total",
                     "Dirty data written to the backing device.", history(11, cleaned_bytes_per_second),
-                    shown("Cleaned, moved", "{}");
+                    shown("Cleaned, moved, reinserted", "{}");
                 /// Bytes copied within the write log, to make room in it.
                 moved_bytes, "hotset_volume_moved_bytes_total",
-                    "Bytes copied within the write log, to make room in it.", history(), shown("Cleaned, moved", ", {}");
+                    "Bytes copied within the write log, to make room in it.", history(), shown("Cleaned, moved, reinserted", ", {}");
+                /// Bytes of clean pages that went from the write log back to the slots of their blocks.
+                reinserted_bytes, "hotset_volume_reinserted_bytes_total",
+                    "Clean pages that went from the write log back to the slots of their blocks.", history(),
+                    shown("Cleaned, moved, reinserted", ", {}");
                 /// Reads that a detected stream took past the cache.
                 bypassed_reads, "hotset_volume_bypassed_reads_total",
                     "Reads that a detected stream took past the cache.", history(), shown("Bypassed", "{} reads");

@@ -117,14 +117,10 @@ impl<E: Env> Clean<E> {
         Some(claimed)
     }
 
-    /// Some segments that the log could have, from a place on that `random` says.
+    /// Some segments that the log could have, from a place on that `random` says: none that is written to.
     fn claimable_segments(&self, ssd: &SlotSsd<E>, random: u64) -> Vec<u32> {
         let segments = &ssd.segments;
-        let is_quiet = |segment: &u32| {
-            let local = segments.slots(*segment);
-            !self.fills.any_into(&(ssd.slot_index(local.start).0..ssd.slot_index(local.end).0))
-        };
-        let all: Vec<u32> = segments.for_slots().filter(is_quiet).collect();
+        let all: Vec<u32> = segments.for_slots().filter(|segment| !segments.is_filling(*segment)).collect();
         let from = all.len() - at(low_half(random)) % all.len().max(1);
         all.iter().cycle().skip(from % all.len().max(1)).take(all.len().min(CANDIDATES)).copied().collect()
     }
@@ -140,9 +136,10 @@ impl<E: Env> Clean<E> {
 
     // ---- an SSD that is to leave
 
-    /// A fill brings a block to this SSD.
+    /// A block, or a page of one, is brought to this SSD.
     pub(crate) fn is_being_filled(&self, index: SsdIndex) -> bool {
-        self.fills.any_into(&self.ssds.get(index).slots())
+        let ssd = self.ssds.get(index);
+        self.fills.any_into(&ssd.slots()) || ssd.segments.fills_any()
     }
 
     /// Frees the slots of this range of an SSD, if it is in use; answers what has to be flushed before nothing believes them.

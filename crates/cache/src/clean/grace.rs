@@ -15,11 +15,20 @@ pub(crate) struct Grace {
     freed: RefCell<Vec<u32>>,
     /// Freed in the epoch before; ready when its reads have ended.
     waiting: RefCell<Vec<u32>>,
+    /// How often another epoch began.
+    changes: Cell<u64>,
 }
 
 /// The epoch of a read; give it back with [`Grace::end`].
 #[derive(Clone, Copy)]
 pub(crate) struct Epoch(usize);
+
+/// The reads that had begun at a moment; see [`Grace::have_ended`].
+#[derive(Clone, Copy)]
+pub(crate) struct ReadsSoFar {
+    /// They have ended when epochs have changed so often.
+    changes: u64,
+}
 
 impl Grace {
     pub(crate) fn begin(&self) -> Epoch {
@@ -52,8 +61,19 @@ impl Grace {
             ready.append(&mut self.waiting.borrow_mut());
             std::mem::swap(&mut *self.waiting.borrow_mut(), &mut *self.freed.borrow_mut());
             self.current.set(before);
+            self.changes.set(self.changes.get() + 1);
         }
         ready
+    }
+
+    /// The reads that are in flight now.
+    pub(crate) fn so_far(&self) -> ReadsSoFar {
+        ReadsSoFar { changes: self.changes.get() + 2 }
+    }
+
+    /// Whether these reads have ended. What [`Grace::take_ready`] answered just before counts.
+    pub(crate) fn have_ended(&self, reads: ReadsSoFar) -> bool {
+        self.changes.get() >= reads.changes
     }
 
     /// No read is in flight.
@@ -84,6 +104,7 @@ mod tests {
             let grace = Grace::default();
             let mut reads: BTreeMap<usize, Epoch> = BTreeMap::new();
             let mut waiting: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+            let mut marks: Vec<(ReadsSoFar, Vec<usize>)> = Vec::new();
             for ((action, which), number) in steps.into_iter().zip(0..) {
                 match action {
                     0 => drop(reads.insert(number, grace.begin())),
@@ -99,10 +120,16 @@ mod tests {
                         let slot = u32::try_from(number).unwrap();
                         grace.free(slot);
                         waiting.insert(slot, reads.keys().copied().collect());
+                        marks.push((grace.so_far(), reads.keys().copied().collect()));
                     }
                 }
                 for slot in grace.take_ready() {
                     prop_assert_eq!(waiting.remove(&slot), Some(Vec::new()), "slot {}", slot);
+                }
+                for (mark, of) in &marks {
+                    let left = of.iter().any(|read| reads.contains_key(read));
+                    prop_assert!(!(left && grace.have_ended(*mark)), "reads have ended that are in flight");
+                    prop_assert!(grace.have_ended(*mark) || !reads.is_empty(), "no read is in flight, and some have not ended");
                 }
                 prop_assert_eq!(grace.is_quiet(), reads.is_empty());
                 prop_assert_eq!(grace.in_limbo(), waiting.len());

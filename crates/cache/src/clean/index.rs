@@ -323,7 +323,7 @@ impl<E: Env> Index<E> {
         let slot = ssd.slot_index(local);
         let published = {
             let slots = self.slots.borrow();
-            slots.is_published(slot) && slots.pages_in(slot) > 0
+            slots.is_published(slot) && slots.believed_pages(slot) > 0
         };
         published.then(|| self.publish_entry(slot, local))?
     }

@@ -78,8 +78,8 @@ impl<E: Env> Clean<E> {
     pub(super) fn hide_slot_pages(&self, slot: SlotIndex, key: BlockKey, pages: &Range<u32>) {
         let hidden = self.slots.borrow_mut().hide(slot, pages.clone());
         match hidden {
-            Hidden::Nothing | Hidden::Some { published: false } => {}
-            Hidden::Some { published: true } => {
+            Hidden::Nothing | Hidden::Some { believed: false } => {}
+            Hidden::Some { believed: true } => {
                 self.index.record_drop(slot, key, pages);
             }
             Hidden::All => self.free_slot(slot, Why::Emptied),

@@ -4,6 +4,7 @@
 //! the page checksums if the pool has them. A used slot is found by its block; no two used slots hold the same block.
 //! Knows nothing of SSDs, of what is durable, or of which slot is evicted next.
 
+use std::iter::repeat;
 use std::ops::Range;
 
 use crate::address::{BlockIndex, BlockKey, SlotIndex, VolumeIndex, at, low_half, vec_bytes};
@@ -33,8 +34,8 @@ fn unpack([volume, low, high]: PackedKey) -> BlockKey {
 pub(crate) const BYTES_PER_SLOT: f64 = 6.0 + 4.0 + 8.0 + table::BYTES_PER_SLOT;
 /// Of a page of a slot: whether it is valid.
 pub(crate) const BYTES_PER_PAGE: f64 = 1.0 / 8.0;
-/// Of the checksum of a page of a slot.
-pub(crate) const BYTES_PER_CHECKSUM: f64 = 4.0;
+/// Of the checksum of a page of a slot, and whether the page came back there from the log.
+pub(crate) const BYTES_PER_CHECKSUM: f64 = 4.0 + 1.0 / 8.0;
 
 /// All slots of a pool.
 pub struct Map {
@@ -44,6 +45,8 @@ pub struct Map {
     links: Links,
     valid: PageBits,
     checksums: Option<PageChecksums>,
+    /// Valid pages that came back from the log: the slot's header and the index on the SSD do not know of them.
+    reinserted: PageBits,
     table: Table,
     slots_used: u32,
     used_pages: u64,
@@ -62,6 +65,7 @@ impl Map {
             links: Links::default(),
             valid: PageBits::new(pages_per_block),
             checksums: checksums.then(|| PageChecksums::new(pages_per_block)),
+            reinserted: PageBits::new(pages_per_block),
             table: Table::new(0),
             slots_used: 0,
             used_pages: 0,
@@ -86,6 +90,7 @@ impl Map {
         self.valid.grow_to(slots);
         if let Some(checksums) = &mut self.checksums {
             checksums.grow_to(slots);
+            self.reinserted.grow_to(slots);
         }
         self.table = Table::new(slots);
         for slot in used_slots(&self.keys) {
@@ -196,6 +201,37 @@ impl Map {
         self.valid.words_of(slot)
     }
 
+    /// As [`Map::valid_words`], of the pages that the slot's header and the index on the SSD know.
+    pub fn believed_words(&self, slot: SlotIndex) -> impl Iterator<Item = u64> {
+        let reinserted = self.checksums.is_some().then(|| self.reinserted.words_of(slot));
+        self.valid
+            .words_of(slot)
+            .zip(reinserted.into_iter().flatten().chain(repeat(0)))
+            .map(|(valid, other)| valid & !other)
+    }
+
+    /// Pages that the slot's header and the index on the SSD know.
+    pub fn believed_count(&self, slot: SlotIndex) -> u32 {
+        self.believed_words(slot).map(u64::count_ones).sum()
+    }
+
+    /// Whether a valid page came back from the log.
+    pub fn is_reinserted(&self, slot: SlotIndex, page: u32) -> bool {
+        self.checksums.is_some() && self.reinserted.get(slot, page)
+    }
+
+    /// Marks pages of a used slot as held that came back from the log, with these checksums: the slot's header has others for them.
+    ///
+    /// # Panics
+    /// If the pool has no checksums.
+    pub fn reinsert(&mut self, slot: SlotIndex, first_page: u32, checksums: &[u32]) {
+        assert!(self.checksums.is_some(), "pages come back to slot {}, and nothing would tell what is theirs", slot.0);
+        let pages = first_page..first_page + u32::try_from(checksums.len()).expect("a block has at most 1024 pages");
+        self.set_valid(slot, pages.clone());
+        self.set_checksums(slot, first_page, checksums);
+        self.reinserted.set(slot, pages);
+    }
+
     /// Marks pages of a used slot as held.
     pub fn set_valid(&mut self, slot: SlotIndex, pages: Range<u32>) {
         let volume = self.key(slot).expect("only a used slot has valid pages").volume;
@@ -221,6 +257,9 @@ impl Map {
     pub fn clear_valid(&mut self, slot: SlotIndex, pages: Range<u32>) -> u32 {
         let volume = self.key(slot).expect("only a used slot has valid pages").volume;
         assert!(pages.end <= self.pages_per_block, "pages {pages:?} of slot {} are those of the next one", slot.0);
+        if self.checksums.is_some() {
+            self.reinserted.clear(slot, pages.clone());
+        }
         let removed = self.valid.clear(slot, pages);
         let of_volume = &mut self.volume_pages[usize::from(volume.0)];
         let (left, removed_pages) = (self.used_pages.min(*of_volume), u64::from(removed));
@@ -288,6 +327,7 @@ impl Map {
             + self.links.memory_bytes()
             + self.valid.memory_bytes()
             + self.checksums.as_ref().map_or(0, PageChecksums::memory_bytes)
+            + self.reinserted.memory_bytes()
             + self.table.memory_bytes()
             + vec_bytes(&self.volume_pages)
             + vec_bytes(&self.volume_slots)

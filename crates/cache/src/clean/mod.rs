@@ -33,6 +33,7 @@ mod invalidate;
 mod publish;
 pub(crate) mod read_slot;
 pub(crate) mod recover;
+pub(crate) mod reinsert;
 pub(crate) mod slot_ssd;
 pub(crate) mod slot_ssds;
 
@@ -40,7 +41,7 @@ pub(crate) use counters::BlockCounts;
 pub(crate) use evict::{Claimed, ready_wanted};
 pub use rivals::Switch as PolicySwitch;
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -59,7 +60,7 @@ use crate::clean::slot_ssd::SlotSsd;
 use crate::clean::slot_ssds::SlotSsds;
 use crate::clean::slots::{Slots, Standing};
 use crate::clean::unpublished::Unpublished;
-use crate::config::{PolicyKind, PoolSettings};
+use crate::config::PoolSettings;
 use crate::members::Members;
 use crate::members::pool_life::PoolLife;
 
@@ -83,6 +84,8 @@ pub(crate) struct Clean<E: Env> {
     in_memory: InMemory,
     /// What is not worth a slot yet.
     counters: RefCell<Counters>,
+    /// Bytes that the SSDs may take in a day, after which nothing more comes in.
+    ssd_writes_per_day: Cell<Option<u64>>,
 }
 
 /// Where the pages of one block are.
@@ -158,6 +161,7 @@ impl<E: Env> Clean<E> {
             unpublished: Unpublished::default(),
             in_memory: InMemory::default(),
             counters: RefCell::new(counters),
+            ssd_writes_per_day: Cell::new(settings.ssd_writes_per_day_bytes),
         }
     }
 
@@ -194,8 +198,10 @@ impl<E: Env> Clean<E> {
         self.unpublished.wake();
     }
 
-    pub(crate) fn set_policy(&self, kind: PolicyKind) {
-        self.slots.borrow_mut().set_policy(kind);
+    /// What of the pool's settings is this room's changed.
+    pub(crate) fn set(&self, settings: &PoolSettings) {
+        self.slots.borrow_mut().set_policy(settings.policy);
+        self.ssd_writes_per_day.set(settings.ssd_writes_per_day_bytes);
         self.fills.wake_pump();
     }
 

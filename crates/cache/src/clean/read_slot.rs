@@ -64,9 +64,9 @@ impl<E: Env> Clean<E> {
         let reading = self.begin_read(slot, key);
         let (holds, known) = {
             let slots = self.slots.borrow();
-            (slots.key(slot), slots.header_is_known(slot))
+            (slots.key(slot) == Some(key) && slots.holds_all(slot, &pages), slots.header_is_known(slot))
         };
-        if holds != Some(key) {
+        if !holds {
             return Brought::Superseded;
         }
         match if known { Header::Confirmed } else { Box::pin(reading.load_header()).await } {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use hotset_block::Env;
 
 use crate::address::{SlotIndex, low_half};
-use crate::clean::grace::{Epoch, Grace};
+use crate::clean::grace::{Epoch, Grace, ReadsSoFar};
 use crate::clean::index_journal::Journal;
 use crate::clean::pending_drops::DropDurable;
 use crate::members::ssd::Ssd;
@@ -200,6 +200,17 @@ impl<E: Env> SlotSsd<E> {
     /// True: more slots can be filled now.
     pub(super) fn end_read(&self, epoch: Epoch) -> bool {
         self.grace.end(epoch) && self.collect_ready()
+    }
+
+    /// The reads that are in flight now.
+    pub(super) fn reads_so_far(&self) -> ReadsSoFar {
+        self.grace.so_far()
+    }
+
+    /// Whether these reads have ended, and whether more slots can be filled now.
+    pub(super) fn have_ended(&self, reads: ReadsSoFar) -> (bool, bool) {
+        let more_ready = self.collect_ready();
+        (self.grace.have_ended(reads), more_ready)
     }
 
     /// The drop of a freed slot is durable: nothing believes it any more. True: more slots can be filled now.

@@ -27,8 +27,8 @@ pub(crate) enum Why {
 pub(super) enum Hidden {
     /// The slot did not have them.
     Nothing,
-    /// It has others still.
-    Some { published: bool },
+    /// It has others still. Of those that are hidden, a start would believe some, or none.
+    Some { believed: bool },
     /// They were all that it had.
     All,
 }
@@ -187,10 +187,14 @@ impl Slots {
 
     /// Pages of a used slot are out of sight. If they were all that it had, the slot is to be freed.
     pub(super) fn hide(&mut self, slot: SlotIndex, pages: Range<u32>) -> Hidden {
+        let believed = self.map.believed_count(slot);
         if self.map.clear_valid(slot, pages) == 0 {
             return Hidden::Nothing;
         }
-        if self.map.valid_count(slot) == 0 { Hidden::All } else { Hidden::Some { published: self.map.published(slot) } }
+        if self.map.valid_count(slot) == 0 {
+            return Hidden::All;
+        }
+        Hidden::Some { believed: self.map.published(slot) && self.map.believed_count(slot) < believed }
     }
 
     /// A used slot holds nothing any more.
@@ -216,7 +220,11 @@ impl Slots {
     /// The slot's header says what the map does, and brought the checksums (none, if the pool has none).
     pub(super) fn header_confirmed(&mut self, slot: SlotIndex, checksums: &[u32]) {
         assert!(self.is_used(slot), "{slot:?} holds nothing, and its header is believed");
-        self.map.set_checksums(slot, 0, checksums);
+        for (page, checksum) in (0..).zip(checksums) {
+            if !self.map.is_reinserted(slot, page) {
+                self.map.set_checksums(slot, page, std::slice::from_ref(checksum));
+            }
+        }
         self.map.set_header_loaded(slot, true);
     }
 
@@ -253,8 +261,36 @@ impl Slots {
 
     /// The pages as a `publish` entry says them: empty if the slot has all.
     pub(super) fn mask(&self, slot: SlotIndex) -> Vec<u64> {
-        let whole = self.map.valid_count(slot) == self.map.pages_per_block();
-        if whole { Vec::new() } else { self.map.valid_words(slot).collect() }
+        let whole = self.map.believed_count(slot) == self.map.pages_per_block();
+        if whole { Vec::new() } else { self.map.believed_words(slot).collect() }
+    }
+
+    /// Pages that a start would believe, if the slot is published.
+    pub(super) fn believed_pages(&self, slot: SlotIndex) -> u32 {
+        self.map.believed_count(slot)
+    }
+
+    // ---- pages that come back from the log
+
+    /// Whether these pages of a block could come back to its slot: a start believes the slot and none of them, and its checksums are
+    /// known.
+    pub(super) fn has_vacancy(&self, content: SlotContent, pages: &Range<u32>) -> bool {
+        let length = pages.end - pages.start;
+        self.content(content.slot) == Some(content)
+            && self.map.checksums(content.slot).is_some()
+            && self.map.published(content.slot)
+            && self.map.header_loaded(content.slot)
+            && self.map.valid_run(content.slot, pages.start, length) == (false, length)
+    }
+
+    /// Pages that were written to the places of what they superseded are visible from now on, until the next start.
+    ///
+    /// # Panics
+    /// If there is no vacancy for them.
+    pub(super) fn reinsert(&mut self, content: SlotContent, first_page: u32, checksums: &[u32]) {
+        let pages = first_page..first_page + u32::try_from(checksums.len()).expect("a block has at most 1024 pages");
+        assert!(self.has_vacancy(content, &pages), "pages {pages:?} come back to {content:?}, and have no place there");
+        self.map.reinsert(content.slot, first_page, checksums);
     }
 
     // ---- what is evicted next
@@ -349,16 +385,22 @@ mod tests {
         pages: [bool; 32],
         published: bool,
         header_known: bool,
+        /// Pages that came back.
+        reinserted: [bool; 32],
     }
 
     impl HeldBlock {
+        fn is_believed(&self, page: usize) -> bool {
+            self.pages[page] && !self.reinserted[page]
+        }
+
         fn count(&self) -> u32 {
             u32::try_from(self.pages.iter().filter(|page| **page).count()).unwrap()
         }
 
         fn mask(&self) -> Vec<u64> {
-            let bits = (0..).zip(self.pages).map(|(page, there)| u64::from(there) << page);
-            if self.count() == PAGES { Vec::new() } else { vec![bits.sum()] }
+            let bits = (0..32).map(|page| u64::from(self.is_believed(page)) << page);
+            if (0..32).all(|page| self.is_believed(page)) { Vec::new() } else { vec![bits.sum()] }
         }
     }
 
@@ -379,13 +421,17 @@ mod tests {
         fn hide(&mut self, slot: SlotIndex, pages: &Range<u32>) -> Hidden {
             let held = self.0.get_mut(&slot).unwrap();
             let before = held.count();
-            for (page, gone) in held.pages.iter_mut().zip(range(pages)) {
+            let believed =
+                held.published && (pages.start..pages.end).any(|page| held.is_believed(crate::address::at(page)));
+            for (page, gone) in
+                held.pages.iter_mut().chain(&mut held.reinserted).zip(range(pages).into_iter().chain(range(pages)))
+            {
                 *page &= !gone;
             }
             match held.count() {
                 count if count == before => Hidden::Nothing,
                 0 => Hidden::All,
-                _ => Hidden::Some { published: held.published },
+                _ => Hidden::Some { believed },
             }
         }
 
@@ -426,9 +472,9 @@ mod tests {
         #[test]
         fn slots_equal_a_list_of_what_each_holds(
             kind in 0_usize..3,
-            steps in prop::collection::vec((0_u32..10, 0_u16..3, 0_u32..8, 0_u32..33, 0_u32..33), 1..200),
+            steps in prop::collection::vec((0_u32..11, 0_u16..3, 0_u32..8, 0_u32..33, 0_u32..33), 1..200),
         ) {
-            let mut map = Map::new(PAGES, false);
+            let mut map = Map::new(PAGES, true);
             map.add_slots(12);
             let mut slots = Slots::new(map, PolicyKind::ALL[kind].0);
             let mut model = SlotsModel::default();
@@ -441,14 +487,16 @@ mod tests {
                     (0..3, None, Some(slot)) if !pages.is_empty() => {
                         let content = SlotContent { slot, key, generation };
                         slots.show(content, &PageSet::from_range(pages.clone()), &[]);
-                        model.0.insert(slot, HeldBlock { content, pages: range(&pages), published: false, header_known: true });
+                        let (pages, reinserted) = (range(&pages), [false; 32]);
+                        model.0.insert(slot, HeldBlock { content, pages, published: false, header_known: true, reinserted });
                     }
                     (3, _, Some(slot)) => {
                         let content = SlotContent { slot, key, generation };
                         let believed = slots.believe(content, &PageSet::from_range(pages.clone()).words());
                         prop_assert_eq!(believed, found.is_none() && !pages.is_empty());
                         if believed {
-                            let held = HeldBlock { content, pages: range(&pages), published: true, header_known: false };
+                            let (pages, reinserted) = (range(&pages), [false; 32]);
+                            let held = HeldBlock { content, pages, published: true, header_known: false, reinserted };
                             model.0.insert(slot, held);
                         }
                     }
@@ -477,6 +525,17 @@ mod tests {
                     (8, Some(SlotContent { slot, .. }), _) => {
                         slots.disbelieve(slot);
                         model.0.get_mut(&slot).unwrap().published = false;
+                    }
+                    (10, Some(content), _) => {
+                        let held = model.0.get_mut(&content.slot).unwrap();
+                        let (known, within) = (held.published && held.header_known, crate::address::at(pages.start)..crate::address::at(pages.end));
+                        let vacant = known && !pages.is_empty() && held.pages[within.clone()].iter().all(|there| !*there);
+                        prop_assert_eq!(!pages.is_empty() && slots.has_vacancy(content, &pages), vacant);
+                        if vacant {
+                            slots.reinsert(content, pages.start, &vec![generation; within.len()]);
+                            held.pages[within.clone()].fill(true);
+                            held.reinserted[within].fill(true);
+                        }
                     }
                     (9, _, _) => {
                         let victim = slots.victim();

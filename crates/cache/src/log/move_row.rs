@@ -1,16 +1,20 @@
 //! The oldest row is emptied and freed (rule `free-oldest-first`): its dirty pages go to the head of the log, with the
-//! versions that they have; clean ones are dropped.
+//! versions that they have; clean ones go back to the slots of their blocks, or are dropped.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
 use hotset_block::sync::Promised;
-use hotset_block::{Env, PAGE_BYTES};
+use hotset_block::{Buf, Env, PAGE_BYTES};
 
 use crate::address::VolumeIndex;
 use crate::attachment_ids::AttachmentIds;
 use crate::clean::Clean;
+use crate::clean::reinsert::Vacancy;
+use crate::config::PAGE;
 use crate::error::Error;
 use crate::log::append::Appends;
 use crate::log::data_loss::DataLoss;
@@ -36,6 +40,10 @@ const MOVES_IN_FLIGHT: usize = 64;
 const STRETCH_PAGES: u32 = 64;
 /// So many dead pages on end are not read with the others: an SSD takes as long for them as for one request more.
 const GAP_PAGES: u32 = 8;
+/// Stretches of pages that go back to their slots, at once.
+const REINSERTS_AT_ONCE: usize = 8;
+/// Entries of a row that are looked at, or made visible, in one turn.
+const REINSERTS_A_TURN: usize = 128;
 /// How often the task looks by itself.
 const INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -88,6 +96,12 @@ impl Stretch {
                 .is_some_and(|(_, last)| (last.positions().end..last.positions().end + GAP_PAGES).contains(&new.start))
             && new.end - own <= STRETCH_PAGES
     }
+}
+
+/// Clean pages of a row that were written to the slot of their block, too.
+struct Reinserted {
+    run: LogRun,
+    vacancy: Vacancy,
 }
 
 /// Moves that wait for their place in the log.
@@ -220,15 +234,26 @@ impl<E: Env> Mover<E> {
         moves.wait_until_left(0).await
     }
 
-    /// Reads what lies close together at once.
     async fn move_stretch(&self, stretch: Stretch, moves: &mut Moves) {
+        let read = self.read_together(&stretch).await;
+        for ((version, run), data) in stretch.runs.into_iter().zip(read) {
+            match data {
+                Some(data) => self.submit_move(&run, Body::Move { data, from: run.first.place, version }, moves),
+                None => self.move_run(version, &run, moves).await,
+            }
+        }
+    }
+
+    /// Reads what lies close together at once: run by run, and none of what has to be read by itself.
+    async fn read_together(&self, stretch: &Stretch) -> Vec<Option<Buf>> {
         let mut rest = None;
         if let [(_, first), .., (_, last)] = &stretch.runs[..] {
             let positions = first.positions().start..last.positions().end;
             let bytes = self.reader.read_stretch(first.row(), positions.clone()).await;
             rest = bytes.map(|bytes| (positions.start, bytes));
         }
-        for (version, run) in stretch.runs {
+        let mut read = Vec::new();
+        for (_, run) in &stretch.runs {
             let mut data = None;
             if let Some((start, bytes)) = rest.take() {
                 let at = |position: u32| {
@@ -239,11 +264,9 @@ impl<E: Env> Mover<E> {
                 rest = Some((positions.end, behind));
                 data = Some(before.narrow(at(positions.start), run.bytes())).filter(|data| run.is(data));
             }
-            match data {
-                Some(data) => self.submit_move(&run, Body::Move { data, from: run.first.place, version }, moves),
-                None => self.move_run(version, &run, moves).await,
-            }
+            read.push(data);
         }
+        read
     }
 
     async fn move_run(&self, version: u64, run: &LogRun, moves: &mut Moves) {
@@ -285,6 +308,80 @@ impl<E: Env> Mover<E> {
         }
     }
 
+    // ---- clean pages go back to the slots of their blocks
+
+    /// Writes the clean pages of a row to the slots of their blocks, as far as those have places for them. The slot indexes know that
+    /// they have no such pages.
+    async fn write_vacancies(&self, row: &Row, entries: &[RowPages]) -> Vec<Reinserted> {
+        // Whoever waits for this row waits for nothing else.
+        let may = self.clean.takes_back() && self.mirrorer.may_cache_writes() && !self.state.is_out_of_rows();
+        if row.live() == 0 || !may || self.life.is_ending_log() {
+            return Vec::new();
+        }
+        let stretches = self.vacancies_of(row, entries).await;
+        if stretches.is_empty() || !self.clean.reads_have_ended().await {
+            return Vec::new();
+        }
+        let written = stretches.into_iter().map(|stretch| self.write_stretch_back(stretch));
+        stream::iter(written).buffer_unordered(REINSERTS_AT_ONCE).concat().await
+    }
+
+    /// What of a row has a place in the slot of its block.
+    async fn vacancies_of(&self, row: &Row, entries: &[RowPages]) -> Vec<Stretch> {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        let entries = entries.iter().filter(|entry| entry.data && row.may_live_at(entry.positions()));
+        for (turn, entry) in entries.enumerate() {
+            if turn % REINSERTS_A_TURN == REINSERTS_A_TURN - 1 {
+                self.env.sleep(std::time::Duration::ZERO).await;
+            }
+            let is_wanted = |live: &LivePage| {
+                let offset = u32::try_from(live.page - entry.page).expect("an entry is short");
+                let is_here = live.place == entry.place_of(row, offset) && matches!(live.content, Content::Data { .. });
+                is_here && !live.dirty && self.clean.vacancy(entry.volume, &(live.page..live.page + 1)).is_some()
+            };
+            let (mut start, end) = (entry.page, entry.page + u64::from(entry.count));
+            while start < end {
+                let next = end.min(start + MOVE_PAGES).min(self.clean.end_of_block(start));
+                for run in self.state.runs(entry.volume, start..next, is_wanted) {
+                    match stretches.last_mut().filter(|stretch| stretch.goes_on_with(&run)) {
+                        Some(stretch) => stretch.runs.push((entry.version, run)),
+                        None => stretches.push(Stretch { runs: vec![(entry.version, run)] }),
+                    }
+                }
+                start = next;
+            }
+        }
+        stretches
+    }
+
+    /// Answers what was written.
+    async fn write_stretch_back(&self, stretch: Stretch) -> Vec<Reinserted> {
+        let read = self.read_together(&stretch).await;
+        let written = stretch.runs.into_iter().zip(read).map(async |((_, run), data)| {
+            let data = match data {
+                Some(data) => data,
+                None => self.reader.read_run(&run, self.env.buffers().take(run.bytes())).await?,
+            };
+            let vacancy = self.clean.vacancy(run.first.volume, &run.pages)?;
+            self.clean.write_vacancy(&vacancy, data).await.then_some(Reinserted { run, vacancy })
+        });
+        join_all(written).await.into_iter().flatten().collect()
+    }
+
+    /// The log forgets these pages, if they are still the newest, and their slots have them.
+    fn reinsert(&self, written: &Reinserted) {
+        let Reinserted { run, vacancy } = written;
+        let volume = run.first.volume;
+        for (((page, place), checksum), offset) in run.places().zip(&run.checksums).zip(0..) {
+            let is_newest = self.state.overlay.borrow().get(volume, page).is_some_and(|live| live.place == place);
+            if is_newest {
+                self.state.remove_at(volume, page, place);
+                let is_back = self.clean.reinsert(&vacancy.one(offset), std::slice::from_ref(checksum));
+                self.state.tallies.count_reinserted(volume, if is_back { PAGE } else { 0 });
+            }
+        }
+    }
+
     /// Frees the oldest row, in which nothing is dirty any more. What supersedes its pages is flushed, the slot indexes
     /// know, and the row's end is recorded; only then are its pages forgotten and its segments used again.
     pub(crate) async fn free_oldest(
@@ -297,6 +394,7 @@ impl<E: Env> Mover<E> {
         self.rows.until_no_orphans().await;
         // It may name what this row supersedes, or lack what was here.
         self.data_loss.bring_list_up_to_date().await?;
+        let reinserted = self.write_vacancies(row, pages).await;
         self.life.check_open()?;
         // Without any SSD, rows may be forgotten that are not even sealed: they stay so.
         let is_oldest = self.state.oldest().is_some_and(|oldest| Rc::ptr_eq(&oldest, row));
@@ -306,6 +404,12 @@ impl<E: Env> Mover<E> {
         if let Err(error) = self.rows.record_rows().await {
             self.state.numbers.withdraw_free(freed);
             return Err(error);
+        }
+        for (turn, written) in reinserted.into_iter().enumerate() {
+            self.reinsert(&written);
+            if turn % REINSERTS_A_TURN == REINSERTS_A_TURN - 1 {
+                self.env.sleep(std::time::Duration::ZERO).await;
+            }
         }
         for (turn, entry) in pages.iter().enumerate() {
             if row.live() == 0 {

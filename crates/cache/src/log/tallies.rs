@@ -9,6 +9,8 @@ use crate::address::VolumeIndex;
 pub(crate) struct LogTally {
     /// Moved to the head.
     pub(crate) moved_bytes: u64,
+    /// Back in the slots of their blocks.
+    pub(crate) reinserted_bytes: u64,
     /// Copies that were bad where another one was good, or something else brought the page.
     pub(crate) read_errors_hidden: u64,
 }
@@ -21,6 +23,11 @@ impl LogTallies {
     /// So much of a volume was moved to the head.
     pub(crate) fn count_moved(&self, volume: VolumeIndex, bytes: u64) {
         self.count(volume, |tally| tally.moved_bytes += bytes);
+    }
+
+    /// So much of a volume went back to the slots of its blocks.
+    pub(crate) fn count_reinserted(&self, volume: VolumeIndex, bytes: u64) {
+        self.count(volume, |tally| tally.reinserted_bytes += bytes);
     }
 
     /// A copy of what hosts read of a volume was bad, and another one was there.
@@ -53,8 +60,12 @@ mod tests {
         tallies.count_moved(VolumeIndex(2), 7);
         tallies.count_hidden_error(VolumeIndex(2));
         tallies.count_moved(VolumeIndex(2), 1);
+        tallies.count_reinserted(VolumeIndex(2), 5);
         assert_eq!(tallies.take(VolumeIndex(0)), LogTally::default());
-        assert_eq!(tallies.take(VolumeIndex(2)), LogTally { moved_bytes: 8, read_errors_hidden: 1 });
+        assert_eq!(
+            tallies.take(VolumeIndex(2)),
+            LogTally { moved_bytes: 8, reinserted_bytes: 5, read_errors_hidden: 1 }
+        );
         assert_eq!(tallies.take(VolumeIndex(2)), LogTally::default());
         assert_eq!(tallies.take(VolumeIndex(9)), LogTally::default());
     }

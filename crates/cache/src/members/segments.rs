@@ -116,6 +116,16 @@ impl Segments {
         self.filling.borrow().get(&local_slot) == Some(&generation)
     }
 
+    /// Some fill writes to a slot.
+    pub(crate) fn fills_any(&self) -> bool {
+        !self.filling.borrow().is_empty()
+    }
+
+    /// Some fill writes to a slot of the segment.
+    pub(crate) fn is_filling(&self, segment: u32) -> bool {
+        self.filling.borrow().range(self.slots(segment)).next().is_some()
+    }
+
     /// The segments that are for slots now.
     pub(crate) fn for_slots(&self) -> impl Iterator<Item = u32> + use<> {
         let uses = self.uses.borrow();
@@ -127,11 +137,7 @@ impl Segments {
     /// A segment of slots shall be of the log. Each of its slots is released by [`Segments::release_slot`].
     pub(crate) fn claim(&self, segment: u32) {
         assert!(self.is_for_slots(segment), "segment {segment} is not for slots");
-        let slots = self.slots(segment);
-        assert!(
-            self.filling.borrow().range(slots).next().is_none(),
-            "segment {segment} is claimed while a fill writes to it"
-        );
+        assert!(!self.is_filling(segment), "segment {segment} is claimed while a fill writes to it");
         assert!(self.slots_per_segment > 0, "segment {segment} has no slots, and would drain for ever");
         self.uses.borrow_mut()[at(segment)] = Use::Draining(self.slots_per_segment);
         self.log.set(self.log.get() + 1);

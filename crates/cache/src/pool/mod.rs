@@ -161,7 +161,7 @@ impl<E: Env> Pool<E> {
         }
         pool.members.change_record(&|members| members.settings = settings).await?;
         pool.settings.take_effect(settings);
-        pool.clean.set_policy(settings.policy);
+        pool.clean.set(&settings);
         Ok(())
     }
 

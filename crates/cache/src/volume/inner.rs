@@ -192,6 +192,7 @@ impl<E: Env> VolumeInner<E> {
         let Some(log) = &attached.pool.log else { return };
         let tally = log.take_tally(attached.index);
         add(&self.stats.moved_bytes, tally.moved_bytes);
+        add(&self.stats.reinserted_bytes, tally.reinserted_bytes);
         add(&self.stats.read_errors_hidden, tally.read_errors_hidden);
     }
 

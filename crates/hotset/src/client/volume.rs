@@ -427,6 +427,7 @@ mod tests {
             missed_share: 70,
             cleaned_bytes: 4096,
             moved_bytes: 8192,
+            reinserted_bytes: 12_288,
             ..VolumeStats::default()
         };
         let lines = counted(&stats);
@@ -435,7 +436,7 @@ mod tests {
         assert_eq!(line("Read hits"), Some("1,257 (94.1 %)"));
         assert_eq!(line("Of them"), Some("7 in memory, 1,250 on SSDs"));
         assert_eq!(line("Misses"), Some("70 share, 9 evicted"));
-        assert_eq!(line("Cleaned, moved"), Some("4 KiB, 8 KiB"));
+        assert_eq!(line("Cleaned, moved, reinserted"), Some("4 KiB, 8 KiB, 12 KiB"));
         for (counter, _) in stats.counters() {
             let caption = match counter.shown {
                 Shown::Line { caption, .. } => caption,

@@ -48,7 +48,7 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::ReuseUnderRead, 172),
     (Planted::FlushJoinsRunningFlush, 96),
     (Planted::FlushForgetsConcurrentWrite, 86),
-    (Planted::ClearForgetsFailure, 654),
+    (Planted::ClearForgetsFailure, 726),
     (Planted::FuaWithoutFlush, 74),
     (Planted::ColdRecordForgotten, 80),
     (Planted::OpenWarmWithoutState, 92),
@@ -58,8 +58,8 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::ChecksumNotChecked, 44),
     (Planted::AttachmentIdReused, 260),
     (Planted::SsdErrorAnswered, 0),
-    (Planted::CleanWithoutLogFlush, 25),
-    (Planted::FreeBeforeNewerFlushed, 595),
+    (Planted::CleanWithoutLogFlush, 3_015),
+    (Planted::FreeBeforeNewerFlushed, 535),
     (Planted::FreeWithoutRecord, 65),
     (Planted::MoveNotRechecked, 53),
     (Planted::StaleNewcomerBelieved, 168),
@@ -67,9 +67,9 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::RecoverByPosition, 191),
     (Planted::OffListTooLate, 6_149),
     (Planted::ReturnedWhole, 1_599),
-    (Planted::ScrubHoldsNothing, 553),
+    (Planted::ScrubHoldsNothing, 3_245),
     (Planted::LossForgotten, 749),
-    (Planted::PauseCounted, 383),
+    (Planted::PauseCounted, 923),
     (Planted::AckBeforeEpoch, 11_133),
     (Planted::ChangedBackingIgnored, 44),
     (Planted::ClearKeepsUnflushed, 726),
@@ -78,7 +78,7 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::ExpelWithoutEpoch, 14),
     (Planted::FenceIgnored, 491),
     (Planted::FlushWithoutAround, 103),
-    (Planted::FreeBeforeDropsFlushed, 545),
+    (Planted::FreeBeforeDropsFlushed, 453),
     (Planted::PublishWithoutBackingFlush, 40),
     (Planted::RenameNotRecorded, 12),
     (Planted::ReserveIgnored, 311),
@@ -86,14 +86,15 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::ScrubBelievesFirstCopy, 265),
     (Planted::ScrubMendsNothing, 401),
     (Planted::SettingsNotRecorded, 46),
-    (Planted::GenerationNotChecked, 944),
-    (Planted::FlushWithoutLog, 15),
+    (Planted::GenerationNotChecked, 244),
+    (Planted::FlushWithoutLog, 107),
     (Planted::SealWithoutFlush, 15),
     (Planted::MemoryTakesOldRead, 84),
     (Planted::AheadTakesOldRead, 1_610),
     (Planted::MemoryServesDeparted, 2_414),
     (Planted::MemoryTakesOldFill, 84),
     (Planted::HoldForgetsAppends, 47),
+    (Planted::ReinsertedNotRechecked, 41),
 ];
 /// Seeds that found bugs, and what those were.
 const FOUND: &[(u64, &str)] = &[
@@ -136,6 +137,16 @@ const FOUND: &[(u64, &str)] = &[
         73_449,
         "Rows of which no copy was left counted as if they took room on the SSD that was left: no row could be opened to \
          take what had to be moved out of them, and hosts waited for ever.",
+    ),
+    (
+        7_740_839,
+        "While a session began, the log took a segment, and the drops of its slots filled half of the journal: two checkpoints of \
+         one SSD were written at once, and the daemon ended.",
+    ),
+    (
+        7_742_178,
+        "An SSD failed while a start had read its slot index, and had left before the slots were in use: its blocks came into \
+         the slots that another SSD was given later, and the daemon ended.",
     ),
 ];
 /// Threads of the hunt.
