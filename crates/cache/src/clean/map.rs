@@ -45,8 +45,8 @@ pub struct Map {
     links: Links,
     valid: PageBits,
     checksums: Option<PageChecksums>,
-    /// Valid pages that came back from the log: the slot's header and the index on the SSD do not know of them.
-    reinserted: PageBits,
+    /// Valid pages that came back from the log: the slot's header and the index on the SSD do not know of them. None without checksums.
+    reinserted: Option<PageBits>,
     table: Table,
     slots_used: u32,
     used_pages: u64,
@@ -65,7 +65,7 @@ impl Map {
             links: Links::default(),
             valid: PageBits::new(pages_per_block),
             checksums: checksums.then(|| PageChecksums::new(pages_per_block)),
-            reinserted: PageBits::new(pages_per_block),
+            reinserted: checksums.then(|| PageBits::new(pages_per_block)),
             table: Table::new(0),
             slots_used: 0,
             used_pages: 0,
@@ -90,7 +90,9 @@ impl Map {
         self.valid.grow_to(slots);
         if let Some(checksums) = &mut self.checksums {
             checksums.grow_to(slots);
-            self.reinserted.grow_to(slots);
+        }
+        if let Some(reinserted) = &mut self.reinserted {
+            reinserted.grow_to(slots);
         }
         self.table = Table::new(slots);
         for slot in used_slots(&self.keys) {
@@ -203,11 +205,8 @@ impl Map {
 
     /// As [`Map::valid_words`], of the pages that the slot's header and the index on the SSD know.
     pub fn believed_words(&self, slot: SlotIndex) -> impl Iterator<Item = u64> {
-        let reinserted = self.checksums.is_some().then(|| self.reinserted.words_of(slot));
-        self.valid
-            .words_of(slot)
-            .zip(reinserted.into_iter().flatten().chain(repeat(0)))
-            .map(|(valid, other)| valid & !other)
+        let reinserted = self.reinserted.iter().flat_map(move |reinserted| reinserted.words_of(slot)).chain(repeat(0));
+        self.valid.words_of(slot).zip(reinserted).map(|(valid, other)| valid & !other)
     }
 
     /// Pages that the slot's header and the index on the SSD know.
@@ -215,9 +214,14 @@ impl Map {
         self.believed_words(slot).map(u64::count_ones).sum()
     }
 
+    /// Whether the slot's header and the index on the SSD know some of these pages.
+    pub fn believes_any(&self, slot: SlotIndex, pages: Range<u32>) -> bool {
+        self.valid.any_but(self.reinserted.as_ref(), slot, pages)
+    }
+
     /// Whether a valid page came back from the log.
     pub fn is_reinserted(&self, slot: SlotIndex, page: u32) -> bool {
-        self.checksums.is_some() && self.reinserted.get(slot, page)
+        self.reinserted.as_ref().is_some_and(|reinserted| reinserted.get(slot, page))
     }
 
     /// Marks pages of a used slot as held that came back from the log, with these checksums: the slot's header has others for them.
@@ -225,11 +229,12 @@ impl Map {
     /// # Panics
     /// If the pool has no checksums.
     pub fn reinsert(&mut self, slot: SlotIndex, first_page: u32, checksums: &[u32]) {
-        assert!(self.checksums.is_some(), "pages come back to slot {}, and nothing would tell what is theirs", slot.0);
         let pages = first_page..first_page + u32::try_from(checksums.len()).expect("a block has at most 1024 pages");
         self.set_valid(slot, pages.clone());
         self.set_checksums(slot, first_page, checksums);
-        self.reinserted.set(slot, pages);
+        let reinserted =
+            self.reinserted.as_mut().expect("pages come back where there are checksums to tell whose they are");
+        reinserted.set(slot, pages);
     }
 
     /// Marks pages of a used slot as held.
@@ -257,8 +262,8 @@ impl Map {
     pub fn clear_valid(&mut self, slot: SlotIndex, pages: Range<u32>) -> u32 {
         let volume = self.key(slot).expect("only a used slot has valid pages").volume;
         assert!(pages.end <= self.pages_per_block, "pages {pages:?} of slot {} are those of the next one", slot.0);
-        if self.checksums.is_some() {
-            self.reinserted.clear(slot, pages.clone());
+        if let Some(reinserted) = &mut self.reinserted {
+            reinserted.clear(slot, pages.clone());
         }
         let removed = self.valid.clear(slot, pages);
         let of_volume = &mut self.volume_pages[usize::from(volume.0)];
@@ -327,7 +332,7 @@ impl Map {
             + self.links.memory_bytes()
             + self.valid.memory_bytes()
             + self.checksums.as_ref().map_or(0, PageChecksums::memory_bytes)
-            + self.reinserted.memory_bytes()
+            + self.reinserted.as_ref().map_or(0, PageBits::memory_bytes)
             + self.table.memory_bytes()
             + vec_bytes(&self.volume_pages)
             + vec_bytes(&self.volume_slots)

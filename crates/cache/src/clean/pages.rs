@@ -48,6 +48,12 @@ impl PageBits {
         (there, length.min(max))
     }
 
+    /// Whether some page is there that `other` does not have; `None` has none.
+    pub(super) fn any_but(&self, other: Option<&Self>, slot: SlotIndex, pages: Range<u32>) -> bool {
+        let others = |word: usize| other.map_or(0, |other| other.words[word]);
+        self.masks(slot, pages).any(|(word, mask)| self.words[word] & mask & !others(word) != 0)
+    }
+
     /// Adds pages; answers how many of them were not there.
     pub(super) fn set(&mut self, slot: SlotIndex, pages: Range<u32>) -> u32 {
         let mut added = 0;

@@ -187,14 +187,11 @@ impl Slots {
 
     /// Pages of a used slot are out of sight. If they were all that it had, the slot is to be freed.
     pub(super) fn hide(&mut self, slot: SlotIndex, pages: Range<u32>) -> Hidden {
-        let believed = self.map.believed_count(slot);
+        let believed = self.map.published(slot) && self.map.believes_any(slot, pages.clone());
         if self.map.clear_valid(slot, pages) == 0 {
             return Hidden::Nothing;
         }
-        if self.map.valid_count(slot) == 0 {
-            return Hidden::All;
-        }
-        Hidden::Some { believed: self.map.published(slot) && self.map.believed_count(slot) < believed }
+        if self.map.valid_count(slot) == 0 { Hidden::All } else { Hidden::Some { believed } }
     }
 
     /// A used slot holds nothing any more.
