@@ -8,7 +8,7 @@ use crate::guest_machine::{Lab, Parts};
 const MEMORY_MIB: u64 = 256;
 
 fn memory_is_freed(lab: Lab) {
-    let said = lab.with_memory(MEMORY_MIB).boot("local_memory", 0, true).rest();
+    let said = lab.with_little_memory(MEMORY_MIB).boot("local_memory", 0, true).rest();
     assert!(said.contains("guest: done") && !said.contains("FAILED"), "{said}");
 }
 

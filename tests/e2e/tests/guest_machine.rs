@@ -37,6 +37,8 @@ pub(crate) struct Lab {
     port: u16,
     parts: Parts,
     memory_mib: u64,
+    /// Of its processors among what else runs here.
+    niceness: &'static str,
     /// How long the machine may run.
     limit_s: u64,
 }
@@ -112,7 +114,7 @@ impl Lab {
         };
         let disks = DISKS.into_iter().map(disk).collect();
         relay(&site.socket("relay"), port);
-        Self { site, power, disks, port, parts, memory_mib: MEMORY_MIB, limit_s: LIMIT_S }
+        Self { site, power, disks, port, parts, memory_mib: MEMORY_MIB, niceness: "0", limit_s: LIMIT_S }
     }
 
     /// The next machine with these disks starts from something else.
@@ -120,9 +122,10 @@ impl Lab {
         self.parts = parts;
     }
 
-    /// The machine has another amount of memory.
-    pub(crate) fn with_memory(self, memory_mib: u64) -> Self {
-        Self { memory_mib, ..self }
+    /// The machine has so little memory that its kernel kills programs rather than wait for a disk that is slow because other tests
+    /// run: it goes before those, if this user may say so.
+    pub(crate) fn with_little_memory(self, memory_mib: u64) -> Self {
+        Self { memory_mib, niceness: "-10", ..self }
     }
 
     /// The machine may run so much longer.
@@ -162,7 +165,8 @@ impl Lab {
             -serial stdio \
             -netdev user,id=net,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:10809 -device virtio-net-pci,netdev=net,romfile="
         );
-        let mut arguments: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
+        let mut arguments = ["-n", self.niceness, "qemu-system-x86_64"].map(str::to_owned).to_vec();
+        arguments.extend(fixed.split_whitespace().map(str::to_owned));
         for (name, _) in DISKS {
             let socket = self.site.socket(name).display().to_string();
             let drive = format!("driver=nbd,server.type=unix,server.path={socket},if=none,id={name},cache=writeback");
@@ -232,7 +236,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     fn start(arguments: &[String], control: PathBuf, limit_s: u64) -> Self {
-        let mut command = command_within(limit_s, "qemu-system-x86_64", arguments);
+        let mut command = command_within(limit_s, "nice", arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("QEMU can be started");
         let console = BufReader::new(child.stdout.take().expect("its console is piped"));
         let (sender, lines) = mpsc::channel();
