@@ -38,37 +38,48 @@ impl Vacancy {
     }
 }
 
+/// Where pages may come back to.
+pub(crate) struct Vacancies<'c, E: Env> {
+    clean: &'c Clean<E>,
+}
+
 impl<E: Env> Clean<E> {
+    pub(crate) fn vacancies(&self) -> Vacancies<'_, E> {
+        Vacancies { clean: self }
+    }
+}
+
+impl<E: Env> Vacancies<'_, E> {
     /// The places for these pages, which lie in one block and were superseded in its slot. `None`: it has no slot, or that is not to be
     /// written to now.
-    pub(crate) fn vacancy(&self, volume: VolumeIndex, pages: &Range<u64>) -> Option<Vacancy> {
-        let key = BlockKey { volume, block: self.blocks.one_of(pages)? };
+    pub(crate) fn of(&self, volume: VolumeIndex, pages: &Range<u64>) -> Option<Vacancy> {
+        let key = BlockKey { volume, block: self.clean.blocks.one_of(pages)? };
         let content = {
-            let slots = self.slots.borrow();
+            let slots = self.clean.slots.borrow();
             slots.content(slots.find(key)?)?
         };
-        let vacancy = Vacancy { content, pages: self.blocks.within(pages) };
+        let vacancy = Vacancy { content, pages: self.clean.blocks.within(pages) };
         self.is_vacant(&vacancy).then_some(vacancy)
     }
 
-    /// Whether pages come back at all: not without checksums, nor when the SSDs have taken what they may in a day.
-    pub(crate) fn takes_back(&self) -> bool {
-        let has_worn = |limit| self.members.written_today() >= limit;
-        self.checksums && !self.ssd_writes_per_day.get().is_some_and(has_worn)
+    /// Whether pages come back to any: not without checksums, nor when the SSDs have taken what they may in a day.
+    pub(crate) fn are_used(&self) -> bool {
+        let has_worn = |limit| self.clean.members.written_today() >= limit;
+        self.clean.checksums && !self.clean.ssd_writes_per_day.get().is_some_and(has_worn)
     }
 
     /// The first page behind the block of this one.
     pub(crate) fn end_of_block(&self, page: u64) -> u64 {
-        let per_block = u64::from(self.blocks.pages_per_block);
+        let per_block = u64::from(self.clean.blocks.pages_per_block);
         (page / per_block + 1) * per_block
     }
 
     fn is_vacant(&self, vacancy: &Vacancy) -> bool {
         let Vacancy { content, pages } = vacancy;
-        if !self.slots.borrow().has_vacancy(*content, pages) {
+        if !self.clean.slots.borrow().has_vacancy(*content, pages) {
             return false;
         }
-        let ssd = self.ssds.of(content.slot);
+        let ssd = self.clean.ssds.of(content.slot);
         let local = ssd.local(content.slot);
         ssd.is_online() && ssd.life().may_take_batches() && ssd.is_for_slots(local)
     }
@@ -76,45 +87,42 @@ impl<E: Env> Clean<E> {
     /// Waits until the reads that are in flight have ended: none that comes later reads what is vacant now. False: some take too long.
     pub(crate) async fn reads_have_ended(&self) -> bool {
         let mut left: Vec<(SsdIndex, ReadsSoFar)> =
-            self.ssds.serving().map(|ssd| (ssd.index, ssd.reads_so_far())).collect();
+            self.clean.ssds.serving().map(|ssd| (ssd.index, ssd.reads_so_far())).collect();
         for _ in 0..LOOKS {
             left.retain(|(index, reads)| {
-                let (ended, more_ready) = self.ssds.get(*index).have_ended(*reads);
+                let (ended, more_ready) = self.clean.ssds.get(*index).have_ended(*reads);
                 if more_ready {
-                    self.fills.wake_pump();
+                    self.clean.fills.wake_pump();
                 }
                 !ended
             });
             if left.is_empty() {
                 return true;
             }
-            self.env.sleep(LOOK).await;
+            self.clean.env.sleep(LOOK).await;
         }
         false
     }
 
     /// Writes pages to their places. The reads that had begun when these became vacant have ended. False: nothing can come back there.
-    pub(crate) async fn write_vacancy(&self, vacancy: &Vacancy, data: Buf) -> bool {
+    pub(crate) async fn write(&self, vacancy: &Vacancy, data: Buf) -> bool {
         let Vacancy { content, pages } = vacancy;
         assert_eq!(data.len(), pages.len() * PAGE_BYTES, "pages {pages:?} come back to {content:?} as other bytes");
         if !self.is_vacant(vacancy) {
             return false;
         }
-        let ssd = Rc::clone(self.ssds.of(content.slot));
+        let ssd = Rc::clone(self.clean.ssds.of(content.slot));
         let (slot, generation) = (ssd.local(content.slot), content.generation);
-        if ssd.segments.is_being_filled(slot, generation) {
-            return false;
-        }
         // Whatever becomes of the block, its slot is given to no other one before this write has ended.
         let epoch = ssd.begin_read();
-        ssd.segments.begin_fill(slot, generation);
+        ssd.segments.begin_page_write(slot, generation);
         let written = ssd.write(Purpose::Slot { slot, generation }, ssd.page_offset(slot, pages.start), data).await;
-        ssd.segments.end_fill(slot, generation);
+        ssd.segments.end_page_write(slot, generation);
         if let Err(fault) = &written {
-            self.members.ssd_failed(&ssd.ssd, fault);
+            self.clean.members.ssd_failed(&ssd.ssd, fault);
         }
         if ssd.end_read(epoch) {
-            self.fills.wake_pump();
+            self.clean.fills.wake_pump();
         }
         written.is_ok()
     }
@@ -124,7 +132,7 @@ impl<E: Env> Clean<E> {
     pub(crate) fn reinsert(&self, vacancy: &Vacancy, checksums: &[u32]) -> bool {
         let is_vacant = self.is_vacant(vacancy);
         if is_vacant {
-            self.slots.borrow_mut().reinsert(vacancy.content, vacancy.pages.start, checksums);
+            self.clean.slots.borrow_mut().reinsert(vacancy.content, vacancy.pages.start, checksums);
         }
         is_vacant
     }

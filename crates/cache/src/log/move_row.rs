@@ -314,12 +314,12 @@ impl<E: Env> Mover<E> {
     /// they have no such pages.
     async fn write_vacancies(&self, row: &Row, entries: &[RowPages]) -> Vec<Reinserted> {
         // Whoever waits for this row waits for nothing else.
-        let may = self.clean.takes_back() && self.mirrorer.may_cache_writes() && !self.state.is_out_of_rows();
+        let may = self.clean.vacancies().are_used() && self.mirrorer.may_cache_writes() && !self.state.is_out_of_rows();
         if row.live() == 0 || !may || self.life.is_ending_log() {
             return Vec::new();
         }
         let stretches = self.vacancies_of(row, entries).await;
-        if stretches.is_empty() || !self.clean.reads_have_ended().await {
+        if stretches.is_empty() || !self.clean.vacancies().reads_have_ended().await {
             return Vec::new();
         }
         let written = stretches.into_iter().map(|stretch| self.write_stretch_back(stretch));
@@ -337,11 +337,11 @@ impl<E: Env> Mover<E> {
             let is_wanted = |live: &LivePage| {
                 let offset = u32::try_from(live.page - entry.page).expect("an entry is short");
                 let is_here = live.place == entry.place_of(row, offset) && matches!(live.content, Content::Data { .. });
-                is_here && !live.dirty && self.clean.vacancy(entry.volume, &(live.page..live.page + 1)).is_some()
+                is_here && !live.dirty && self.clean.vacancies().of(entry.volume, &(live.page..live.page + 1)).is_some()
             };
             let (mut start, end) = (entry.page, entry.page + u64::from(entry.count));
             while start < end {
-                let next = end.min(start + MOVE_PAGES).min(self.clean.end_of_block(start));
+                let next = end.min(start + MOVE_PAGES).min(self.clean.vacancies().end_of_block(start));
                 for run in self.state.runs(entry.volume, start..next, is_wanted) {
                     match stretches.last_mut().filter(|stretch| stretch.goes_on_with(&run)) {
                         Some(stretch) => stretch.runs.push((entry.version, run)),
@@ -362,8 +362,8 @@ impl<E: Env> Mover<E> {
                 Some(data) => data,
                 None => self.reader.read_run(&run, self.env.buffers().take(run.bytes())).await?,
             };
-            let vacancy = self.clean.vacancy(run.first.volume, &run.pages)?;
-            self.clean.write_vacancy(&vacancy, data).await.then_some(Reinserted { run, vacancy })
+            let vacancy = self.clean.vacancies().of(run.first.volume, &run.pages)?;
+            self.clean.vacancies().write(&vacancy, data).await.then_some(Reinserted { run, vacancy })
         });
         join_all(written).await.into_iter().flatten().collect()
     }
@@ -376,7 +376,7 @@ impl<E: Env> Mover<E> {
             let is_newest = self.state.overlay.borrow().get(volume, page).is_some_and(|live| live.place == place);
             if is_newest {
                 self.state.remove_at(volume, page, place);
-                let is_back = self.clean.reinsert(&vacancy.one(offset), std::slice::from_ref(checksum));
+                let is_back = self.clean.vacancies().reinsert(&vacancy.one(offset), std::slice::from_ref(checksum));
                 self.state.tallies.count_reinserted(volume, if is_back { PAGE } else { 0 });
             }
         }

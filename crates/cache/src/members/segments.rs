@@ -39,6 +39,15 @@ pub(crate) enum Purpose {
     Log { incarnation: u64 },
 }
 
+/// Who writes to a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Filling {
+    /// What is in the slot, or is to be, is of the fill with this generation.
+    generation: u32,
+    /// Writes of single pages, to places where it has none; 0: the fill itself.
+    page_writes: u32,
+}
+
 /// Segments are named by their number on the SSD, the slot index included.
 #[derive(Clone, Debug)]
 pub(crate) struct Segments {
@@ -49,8 +58,8 @@ pub(crate) struct Segments {
     log: Cell<usize>,
     /// Those of them that are ready for it.
     free: Cell<usize>,
-    /// The slots that are being filled, and the generation of each fill: as many as fills that run.
-    filling: RefCell<BTreeMap<u32, u32>>,
+    /// The slots that are written to: no more than fills that run, and pages that come back.
+    filling: RefCell<BTreeMap<u32, Filling>>,
 }
 
 impl Segments {
@@ -101,19 +110,49 @@ impl Segments {
     /// A slot that nothing uses is given to the fill with this generation.
     pub(crate) fn begin_fill(&self, local_slot: u32, generation: u32) {
         assert!(self.is_for_slots(self.of(local_slot)), "slot {local_slot} is filled, and is not for fills any more");
-        let other = self.filling.borrow_mut().insert(local_slot, generation);
+        let other = self.filling.borrow_mut().insert(local_slot, Filling { generation, page_writes: 0 });
         assert_eq!(other, None, "slot {local_slot} is given to a fill while another one has it");
+    }
+
+    /// A page is written to a slot that is in use, beside others of its block.
+    pub(crate) fn begin_page_write(&self, local_slot: u32, generation: u32) {
+        let mut filling = self.filling.borrow_mut();
+        let before = filling.get(&local_slot).copied();
+        let page_writes = match before {
+            None => 0,
+            Some(writing) => {
+                let is_beside = writing.generation == generation && writing.page_writes > 0;
+                assert!(is_beside, "a page is written to slot {local_slot}, and {writing:?} has it");
+                writing.page_writes
+            }
+        };
+        filling.insert(local_slot, Filling { generation, page_writes: page_writes + 1 });
+    }
+
+    pub(crate) fn end_page_write(&self, local_slot: u32, generation: u32) {
+        let mut filling = self.filling.borrow_mut();
+        let left = match filling.get_mut(&local_slot) {
+            Some(writing) if writing.generation == generation && writing.page_writes > 0 => {
+                writing.page_writes -= 1;
+                writing.page_writes
+            }
+            other => panic!("the write of a page to slot {local_slot} ends, and {other:?} has it"),
+        };
+        if left == 0 {
+            filling.remove(&local_slot);
+        }
     }
 
     /// Nothing more is written to the slot by the fill with this generation.
     pub(crate) fn end_fill(&self, local_slot: u32, generation: u32) {
         let ended = self.filling.borrow_mut().remove(&local_slot);
-        assert_eq!(ended, Some(generation), "slot {local_slot} is not what the fill that ends has");
+        let own = Filling { generation, page_writes: 0 };
+        assert_eq!(ended, Some(own), "slot {local_slot} is not what the fill that ends has");
     }
 
-    /// The fill with this generation may write to the slot: no other one has it.
+    /// The fill with this generation may write to the slot, or pages that are beside what it brought: no other one has it.
     pub(crate) fn is_being_filled(&self, local_slot: u32, generation: u32) -> bool {
-        self.filling.borrow().get(&local_slot) == Some(&generation)
+        self.filling.borrow().get(&local_slot).is_some_and(|writing| writing.generation == generation)
     }
 
     /// Some fill writes to a slot.
@@ -318,6 +357,24 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_one_block_are_written_beside_each_other_and_beside_no_fill() {
+        let segments = Segments::new(10, 2, 3);
+        segments.begin_page_write(4, 70);
+        segments.begin_page_write(4, 70);
+        assert!(segments.is_being_filled(4, 70) && segments.is_filling(3) && segments.fills_any());
+        assert_refused("and Filling { generation: 70, page_writes: 2 } has it", || segments.begin_page_write(4, 71));
+        segments.end_page_write(4, 70);
+        assert!(segments.is_being_filled(4, 70));
+        segments.end_page_write(4, 70);
+        assert!(!segments.is_being_filled(4, 70) && !segments.fills_any());
+        assert_refused("and None has it", || segments.end_page_write(4, 70));
+        segments.begin_fill(4, 71);
+        assert_refused("page_writes: 0 } has it", || segments.begin_page_write(4, 71));
+        segments.begin_page_write(5, 70);
+        assert_refused("is given to a fill while another one has it", || segments.begin_fill(5, 71));
+    }
+
+    #[test]
     #[should_panic(expected = "is given to a fill while another one has it")]
     fn a_slot_is_not_given_to_two_fills() {
         let segments = Segments::new(10, 2, 3);
@@ -450,7 +507,7 @@ mod tests {
         let segments = Segments::new(10, 2, 3);
         assert_refused("segment 1 is of the slot index, and is asked for slots", || segments.slots(1));
         segments.claim(3);
-        segments.filling.borrow_mut().insert(4, 70);
+        segments.filling.borrow_mut().insert(4, Filling { generation: 70, page_writes: 0 });
         assert_refused("slot 4 goes to the log while a fill writes to it", || segments.release_slot(4));
     }
 }

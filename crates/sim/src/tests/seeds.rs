@@ -58,7 +58,7 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::ChecksumNotChecked, 44),
     (Planted::AttachmentIdReused, 260),
     (Planted::SsdErrorAnswered, 0),
-    (Planted::CleanWithoutLogFlush, 3_015),
+    (Planted::CleanWithoutLogFlush, 373),
     (Planted::FreeBeforeNewerFlushed, 535),
     (Planted::FreeWithoutRecord, 65),
     (Planted::MoveNotRechecked, 53),
@@ -93,8 +93,8 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::AheadTakesOldRead, 1_610),
     (Planted::MemoryServesDeparted, 2_414),
     (Planted::MemoryTakesOldFill, 84),
-    (Planted::HoldForgetsAppends, 47),
-    (Planted::ReinsertedNotRechecked, 41),
+    (Planted::HoldForgetsAppends, 153),
+    (Planted::ReinsertedNotRechecked, 25),
 ];
 /// Seeds that found bugs, and what those were.
 const FOUND: &[(u64, &str)] = &[
