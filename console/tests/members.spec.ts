@@ -75,6 +75,7 @@ test("an SSD is emptied before it leaves, with progress, and that can be cancell
     await page.getByRole("button", { name: "Remove SSDs" }).click();
     await page.getByRole("dialog").getByRole("checkbox", { name: /ssd1/ }).check();
     await page.getByRole("dialog").getByRole("button", { name: "Remove SSDs" }).click();
+    await expect(page.getByRole("dialog")).toHaveCount(0);
   };
   await remove();
   const operation = page.getByRole("region", { name: "Remove SSDs from pool mirror" });
@@ -103,6 +104,8 @@ test("a spare is added, takes over when an SSD fails, and another is freed again
     await page.getByRole("button", { name: "Add spares" }).click();
     await choose(page, daemon, name);
     await page.getByRole("dialog").getByRole("button", { name: "Add spares" }).click();
+    // What it does may be seen before it closes.
+    await expect(page.getByRole("dialog")).toHaveCount(0);
     await expect(spares.getByRole("row", { name: new RegExp(`^${name}`) })).toContainText("Spare");
   }
   await spares.getByRole("button", { name: "Remove spare spare0" }).click();
