@@ -55,6 +55,7 @@ impl PageBits {
     }
 
     /// Adds pages; answers how many of them were not there.
+    #[inline]
     pub(super) fn set(&mut self, slot: SlotIndex, pages: Range<u32>) -> u32 {
         let mut added = 0;
         for (word, mask) in self.masks(slot, pages) {
