@@ -66,10 +66,10 @@ fn what_came_back_is_not_believed_after_a_restart_and_the_rest_of_its_block_is()
         write(&volume, 3, 7).await;
         until_back(&volume, 3).await;
         for is_stopped in [false, true] {
-            let world = world.copied();
             if is_stopped {
                 pool.close().await.unwrap();
             }
+            let world = world.copied();
             let (pool, volume) = world.reopened(Missing::Refuse).await;
             assert_eq!((slot_of(&volume, 3).has_page, slot_of(&volume, 4).has_page), (false, true), "{is_stopped}");
             assert_eq!((read(&volume, 3).await, read(&volume, 4).await), (7, 0));

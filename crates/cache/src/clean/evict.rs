@@ -136,10 +136,9 @@ impl<E: Env> Clean<E> {
 
     // ---- an SSD that is to leave
 
-    /// A block, or a page of one, is brought to this SSD.
+    /// A block, or a page of one, is brought to this SSD: how long that takes is up to a backing device.
     pub(crate) fn is_being_filled(&self, index: SsdIndex) -> bool {
-        let ssd = self.ssds.get(index);
-        self.fills.any_into(&ssd.slots()) || ssd.segments.fills_any()
+        self.ssds.get(index).segments.fills_any()
     }
 
     /// Frees the slots of this range of an SSD, if it is in use; answers what has to be flushed before nothing believes them.

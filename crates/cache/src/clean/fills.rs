@@ -165,11 +165,6 @@ impl Fills {
         u32::try_from(count).expect("fills that run are bounded")
     }
 
-    /// A fill brings a block into one of these slots: how long it takes is up to a backing device.
-    pub(super) fn any_into(&self, slots: &Range<u32>) -> bool {
-        self.running.borrow().values().any(|fill| slots.contains(&fill.content.slot.0))
-    }
-
     pub(crate) fn is_known(&self, key: BlockKey) -> bool {
         self.is_running(key) || self.queue.borrow().contains(key)
     }

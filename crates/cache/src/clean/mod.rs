@@ -214,7 +214,7 @@ impl<E: Env> Clean<E> {
 
     /// A member that joined has slots from here on: those of one that left, or new ones. [`Self::capacity_changed`] follows.
     pub(crate) fn take_in(&self, ssd: &Rc<SlotSsd<E>>) {
-        let taken = self.ssds.take_over(ssd, |former| !self.fills.any_into(&former.slots()));
+        let taken = self.ssds.take_over(ssd, |former| !former.segments.fills_any());
         let count = ssd.layout.slot_count();
         let first = match taken {
             Some(first) => {

@@ -654,7 +654,7 @@ impl<E: Env> Backing<E> {
     /// Which parts of a range of any bytes are allocated, if the device says. One that may have lost what it was given is not asked:
     /// whoever copies the volume is to read it, and to hear of that.
     pub(crate) fn allocation(&self, range: ByteRange, extents_max: usize) -> Option<Vec<Extent>> {
-        if self.latched().is_some() {
+        if self.latched.borrow().is_some() {
             return None;
         }
         let wide = self.blocks_of(range);

@@ -8,7 +8,7 @@ use crate::device::SimDevice;
 use crate::disk::Disk;
 use crate::executor::{SimEnv, Simulation};
 use crate::model::{Answered, Ending, VolumeModel};
-use crate::tests::stage::run_for_writes;
+use crate::tests::stage::{at_every_write, run_for_writes};
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings};
 use hotset_cache::config::{VolumeSettings, VolumeSpec, WriteMode};
@@ -317,13 +317,7 @@ fn crash_at(flow: Flow, crash_at: u64, ending: Ending) -> bool {
 }
 
 fn crash_everywhere(flow: Flow) {
-    for ending in [Ending::Kill, Ending::PowerCut] {
-        let writes = (0..).take_while(|write| {
-            let caught = std::panic::catch_unwind(|| crash_at(flow, *write, ending));
-            caught.unwrap_or_else(|_| panic!("{flow:?}: {ending:?} at write {write}"))
-        });
-        println!("{flow:?}: {} writes, {ending:?} at each of them", writes.count());
-    }
+    at_every_write(&format!("{flow:?}"), |write, ending| crash_at(flow, write, ending));
 }
 
 // proves: D11, F7

@@ -10,7 +10,7 @@ use crate::device::SimDevice;
 use crate::disk::{Disk, Refuses, Speed};
 use crate::executor::{SimEnv, Simulation};
 use crate::model::Ending;
-use crate::tests::stage::run_for_writes;
+use crate::tests::stage::{at_every_write, run_for_writes};
 use futures_util::future::join_all;
 use hotset_block::{ByteRange, DeviceErrorKind, Env};
 use hotset_cache::config::{
@@ -446,13 +446,7 @@ fn crash_at(ssds: usize, crash_at: u64, ending: Ending) -> bool {
 }
 
 fn crash_everywhere(ssds: usize) {
-    for ending in [Ending::Kill, Ending::PowerCut] {
-        let writes = (0..).take_while(|write| {
-            let caught = std::panic::catch_unwind(|| crash_at(ssds, *write, ending));
-            caught.unwrap_or_else(|_| panic!("{ssds} SSDs: {ending:?} at write {write}"))
-        });
-        println!("{ssds} SSDs: {} writes, {ending:?} at each of them", writes.count());
-    }
+    at_every_write(&format!("{ssds} SSDs"), |write, ending| crash_at(ssds, write, ending));
 }
 
 // proves: F5, F7

@@ -1,6 +1,7 @@
 //! A pool on a stage: its SSDs, two volumes, and their backing devices, each of which a flow may let hang.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use crate::device::SimDevice;
 use crate::disk::{Disk, Faults};
 use crate::executor::{SimEnv, Simulation, Step};
+use crate::model::Ending;
 use futures_util::future::{Either, select};
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{
@@ -123,4 +125,15 @@ pub(crate) fn run_for_writes(
         assert_ne!(simulation.step(), Step::Idle, "nothing happens any more");
     }
     panic!("it runs in circles");
+}
+
+/// Dies at each write in turn, in both ways, until `crash_at` answers that what it tries has ended before.
+pub(crate) fn at_every_write(what: &str, crash_at: impl Fn(u64, Ending) -> bool) {
+    for ending in [Ending::Kill, Ending::PowerCut] {
+        let writes = (0..).take_while(|write| {
+            let caught = catch_unwind(AssertUnwindSafe(|| crash_at(*write, ending)));
+            caught.unwrap_or_else(|_| panic!("{what}: {ending:?} at write {write}"))
+        });
+        println!("{what}: {} writes, {ending:?} at each of them", writes.count());
+    }
 }
