@@ -22,6 +22,7 @@ fetch_kernel() {
     (cd download && apt-get $lists -q -o APT::Sandbox::User=root download "$package" >/dev/null) || return 1
     dpkg -x download/*.deb kernel
     rm -rf download
+    depmod -b kernel "$(ls kernel/lib/modules)"
     cp kernel/boot/vmlinuz-* vmlinuz.new
     mv vmlinuz.new vmlinuz
 }
@@ -40,17 +41,27 @@ use_backports() {
     lists="$lists -o Dir::Cache=$PWD/apt/cache -o APT::Sandbox::User=root"
     apt-get $lists -q update >/dev/null
 }
-if [ "${3:-}" = ublk ] && ! [ -e vmlinuz ] && ! { use_backports && fetch_kernel; }; then
-    echo "build.sh: no kernel of bookworm-backports: deb.debian.org has to be within reach once" >&2
-    exit 1
-fi
 
-if ! [ -e vmlinuz ] && ! fetch_kernel && ! { update_lists && fetch_kernel; }; then
-    echo "build.sh: no linux-image-cloud-amd64 from apt: a Debian with its package lists is needed (apt-get update)" >&2
-    exit 1
-fi
+# In a folder beside this one: machines of one kernel unpack it once, whoever of them is first.
+kernels=$PWD/../lab-kernel
+[ "${3:-}" != ublk ] || kernels=$kernels-ublk
+mkdir -p "$kernels"
+(
+    cd "$kernels"
+    flock 9
+    if [ "${3:-}" = ublk ] && ! [ -e vmlinuz ] && ! { use_backports && fetch_kernel; }; then
+        echo "build.sh: no kernel of bookworm-backports: deb.debian.org has to be within reach once" >&2
+        exit 1
+    fi
+    if ! [ -e vmlinuz ] && ! fetch_kernel && ! { update_lists && fetch_kernel; }; then
+        echo "build.sh: no linux-image-cloud-amd64 from apt: a Debian with its package lists is needed (apt-get update)" >&2
+        exit 1
+    fi
+) 9> "$kernels.lock"
+rm -rf kernel
+ln -s "$kernels/kernel" kernel
+ln -f "$kernels/vmlinuz" vmlinuz
 release=$(ls kernel/lib/modules)
-depmod -b kernel "$release"
 
 rm -rf root
 mkdir -p root/bin root/dev root/proc root/sys root/mnt root/modules root/programs

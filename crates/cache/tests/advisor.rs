@@ -260,7 +260,7 @@ fn zipf(tenths: u32) -> Vec<Request> {
 }
 
 fn traces() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/traces");
     let directory = std::env::var_os("HOTSET_TRACES").map_or_else(beside, PathBuf::from);
     directory.is_dir().then_some(directory)
 }

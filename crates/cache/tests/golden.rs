@@ -107,7 +107,7 @@ async fn check(env: &TestEnv, image: &Image, expected: &Expected) {
 }
 
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")
 }
 
 // proves: D14, D15
@@ -169,7 +169,7 @@ fn whatever_copy_is_of_a_newer_version_the_pool_is_refused_by_name_and_nothing_i
 }
 
 /// Writes the images of the present format. To be run once for each new version of the format, into a new directory, before its
-/// first release; never over a directory that was committed: `cargo test -p hotset-cache --test pools -- golden:: --ignored`.
+/// first release; never over a directory that was committed: `cargo test -p hotset-cache-tests -- golden:: --ignored`.
 #[test]
 #[ignore = "writes files that are never written again; see its comment"]
 fn write_the_images_of_this_format() {

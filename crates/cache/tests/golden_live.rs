@@ -44,7 +44,7 @@ fn page(number: u64, written: bool) -> Vec<u8> {
 
 /// Of this version of the format.
 fn golden(version: u32) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{version}-live"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}-live"))
 }
 
 async fn read_images(version: u32, directory: &str, names: &[&str]) -> Vec<TestDevice> {
@@ -108,7 +108,7 @@ fn what_was_lost_with_all_ssds_is_still_lost_and_nothing_else() {
 }
 
 /// Writes the images; to be run once, before the first release of what they hold; never over a directory that was
-/// committed: `cargo test -p hotset-cache --test pools -- golden_live:: --ignored`.
+/// committed: `cargo test -p hotset-cache-tests -- golden_live:: --ignored`.
 #[test]
 #[ignore = "writes files that are never written again; see its comment"]
 fn write_the_images() {

@@ -120,7 +120,7 @@ pub(crate) async fn check(env: &TestEnv, image: &Image, dirty: &Dirty, without: 
 
 /// Of this version of the format.
 pub(crate) fn golden(version: u32) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{version}-log"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}-log"))
 }
 
 // proves: D14, F7
@@ -137,7 +137,7 @@ fn every_write_log_that_an_older_version_left_is_found_whole_from_either_ssd() {
     });
 }
 
-/// As in `golden.rs`: `cargo test -p hotset-cache --test pools -- golden_log:: --ignored`.
+/// As in `golden.rs`: `cargo test -p hotset-cache-tests -- golden_log:: --ignored`.
 #[test]
 #[ignore = "writes files that are never written again; see its comment"]
 fn write_the_images_of_this_format() {

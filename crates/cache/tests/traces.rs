@@ -119,7 +119,7 @@ fn say(text: &str) {
 
 /// The directory of the traces, if it is there; else it is said what was not done without.
 fn traces(not_done: &str) -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/traces");
     let directory = std::env::var_os("HOTSET_TRACES").map_or_else(beside, PathBuf::from);
     if directory.join("results_public.csv").exists() {
         return Some(directory);

@@ -232,7 +232,7 @@ fn what_is_of_another_stream_is_refused_by_name_and_never_taken_for_damage() {
 // proves: P16
 #[test]
 fn a_slot_index_of_another_stream_is_refused_and_not_emptied() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v2/killed");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v2/killed");
     for (what, stamped) in [("index sectors", INDEX), ("checkpoints", CHECKPOINT)] {
         run(async |env| {
             let (mut ssd, state) =

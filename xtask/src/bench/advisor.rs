@@ -17,7 +17,7 @@ const REQUESTS: u32 = 1_000_000;
 const BLOCKS: f64 = 131_072.0;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
-    let command = cargo(&["bench", "--quiet", "--package=hotset-cache", "--bench=hit", "--", "hit_4k"]);
+    let command = cargo(&["bench", "--quiet", "--package=hotset-cache-benches", "--bench=hit", "--", "hit_4k"]);
     if !watch(command, |_| {})? {
         bail!("the engine's benchmark failed");
     }

@@ -17,7 +17,7 @@ const WRITES: f64 = 1000.0 * WRITERS;
 
 pub(crate) fn measure() -> Result<Vec<Figure>> {
     let mut lines = Vec::new();
-    let command = cargo(&["bench", "--quiet", "--package=hotset-cache", "--bench=hit"]);
+    let command = cargo(&["bench", "--quiet", "--package=hotset-cache-benches", "--bench=hit"]);
     if !watch(command, |line| lines.push(line.to_owned()))? {
         bail!("the engine's benchmark failed");
     }

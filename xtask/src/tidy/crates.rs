@@ -10,6 +10,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The table of what is counted, which all that count and show it share.
     ("hotset-counters", &[]),
     ("hotset-cache", &["hotset-block", "hotset-counters"]),
+    ("hotset-cache-tests", &["hotset-cache", "hotset-block"]),
+    ("hotset-cache-benches", &["hotset-cache", "hotset-block"]),
     ("hotset-serve", &["hotset-cache", "hotset-block"]),
     ("hotset-api", &["hotset-counters"]),
     ("hotset", &["hotset-serve", "hotset-cache", "hotset-block", "hotset-api", "hotset-counters"]),

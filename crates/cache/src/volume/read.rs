@@ -245,7 +245,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         self.read_below(self.volume.place()?, range, Destination::Own, false).await
     }
 
-    /// What is where the plan says. What is `past` the cache brings nothing in, and is a hit only if all of it lies in one slot.
+    /// What is where the plan says. What is `past` the cache brings nothing in; it is a hit where the cache has all of it.
     async fn read_planned(
         self,
         attached: &Rc<Attached<E>>,
@@ -307,10 +307,10 @@ impl<'v, E: Env> VolumeReader<'v, E> {
                     Filler::of(pool).request_fill(key);
                 }
             }
-            Counted::Past(missed) => self.volume.missed(pages, missed),
-            Counted::Yes | Counted::No => {}
+            Counted::Past(missed) if !all_cached => self.volume.missed(pages, missed),
+            Counted::Yes | Counted::Past(_) | Counted::No => {}
         }
-        let hits = all_cached && counted == Counted::Yes;
+        let hits = all_cached && counted != Counted::No;
         let mut rest = destination.buf(self.volume.env.buffers(), bytes_of(pages));
         let mut reads = Vec::new();
         for run in runs {
@@ -411,8 +411,19 @@ impl<E: Env> VolumeInner<E> {
 
     /// The newest bytes of whole pages, for a flow that holds them; not counted as a host's read.
     pub(crate) async fn read_newest(self: &Rc<Self>, attached: &Attached<E>, pages: &Range<u64>) -> Result<Buf, Error> {
+        let plan = attached.pool.plan(attached.index, pages);
+        self.read_newest_of(attached, plan, pages).await
+    }
+
+    /// As [`Self::read_newest`], of pages that are where the plan says.
+    pub(super) async fn read_newest_of(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        plan: Plan,
+        pages: &Range<u64>,
+    ) -> Result<Buf, Error> {
         let whole = ByteRange { start: pages.start * PAGE, end: pages.end * PAGE };
-        match attached.pool.plan(attached.index, pages) {
+        match plan {
             Plan::Hit(slot, key) => {
                 let run = Run { source: Source::Slot(slot, key), pages: pages.clone() };
                 VolumeReader::of(self).read_runs(attached, vec![run], pages, whole, Counted::No, Destination::Own).await
@@ -455,7 +466,7 @@ impl<E: Env> VolumeInner<E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counted {
     Yes,
-    /// It goes past the cache, and what has to answer all the same is no hit.
+    /// It goes past the cache, and brings nothing in.
     Past(Missed),
     No,
 }

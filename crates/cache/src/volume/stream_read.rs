@@ -57,25 +57,21 @@ impl<'v, E: Env> StreamReader<'v, E> {
 
     /// The newest bytes of whole pages that the stream is expected to ask for.
     pub(super) async fn read_newest(&self, attached: &Attached<E>, pages: &Range<u64>) -> Result<Buf, Error> {
-        // A plan holds the rows that it names: it goes before anybody waits for a backing device.
-        let is_clean = attached.pool.plan(attached.index, pages).is_clean();
-        if !is_clean {
-            return self.volume.read_newest(attached, pages).await;
+        let plan = attached.pool.plan(attached.index, pages);
+        if !plan.is_clean() {
+            return self.volume.read_newest_of(attached, plan, pages).await;
         }
         let (copy, queued) = self.balance(pages);
-        match copy {
-            CleanCopy::Ssds => {
-                let read = self.volume.read_newest(attached, pages).await;
-                queued.end(self.volume.env.now());
-                read
-            }
-            CleanCopy::Backing => {
-                let buf = self.volume.env.buffers().take(bytes_of(pages));
-                match self.read_backing(queued, pages.clone(), buf).await {
-                    Some(buf) => Ok(buf),
-                    None => self.volume.read_newest(attached, pages).await,
-                }
-            }
+        if copy == CleanCopy::Ssds {
+            let read = self.volume.read_newest_of(attached, plan, pages).await;
+            queued.end(self.volume.env.now());
+            return read;
+        }
+        let buf = self.volume.env.buffers().take(bytes_of(pages));
+        match self.read_backing(queued, pages.clone(), buf).await {
+            Some(buf) => Ok(buf),
+            // Trying took its time: the pages may be elsewhere now.
+            None => self.volume.read_newest(attached, pages).await,
         }
     }
 }
