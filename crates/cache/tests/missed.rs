@@ -84,6 +84,12 @@ fn streams_and_volumes_without_a_cache_are_reasons_too() {
         }
         let counted = stats(&volume);
         assert!((20..32).contains(&counted.missed_stream), "{counted:?}");
+        volume.populate(ByteRange::at(0, 4 * MIB)).await.unwrap();
+        for part in 0..32 {
+            volume.read(ByteRange::at(part * 128 * 1024, 128 * 1024)).await.unwrap();
+        }
+        let hits = stats(&volume).read_hits - counted.read_hits;
+        assert_eq!(hits, 32, "two slots together have all of each");
         let alone = self::volume(&env, VolumeSettings::default());
         read(&alone, 1).await;
         assert_eq!(stats(&alone).missed_off, 1);

@@ -160,8 +160,9 @@ impl Lab {
     pub(crate) fn boot(&self, phase: &str, boot: u64, last: bool) -> Machine {
         let (port, memory_mib) = (self.port, self.memory_mib);
         let Parts { folder, programs, processor } = self.parts;
+        // One processor: two would be emulated in turn, and take a quarter longer for the same.
         let fixed = format!(
-            "-accel tcg,thread=single -cpu {processor} -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none \
+            "-accel tcg,thread=single -cpu {processor} -smp 1 -m {memory_mib} -nographic -no-reboot -monitor none \
             -serial stdio \
             -netdev user,id=net,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:10809 -device virtio-net-pci,netdev=net,romfile="
         );
