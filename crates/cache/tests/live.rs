@@ -297,7 +297,7 @@ fn several_ssds_leave_at_once_if_what_is_dirty_has_room_for_two_copies_without_t
         let more = pool.status().write_log.unwrap().dirty_capacity_bytes / 4096 * 65 / 100;
         // Not one behind the other: a stream would go past the cache.
         for number in 0..more - PAGES {
-            let page = PAGES + 3 * number;
+            let page = PAGES + 2 * number;
             volume.write(page * 4096, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
         }
         let two = ["disk0", "disk2"].map(|path| uuid_of(&pool.status(), path));

@@ -445,8 +445,8 @@ fn volumes_whose_backing_devices_are_gone_hold_half_of_what_may_be_dirty_togethe
         let dirty = || volumes.iter().map(|volume| volume.status().dirty_bytes / 4096).sum::<u64>();
         for number in 0..most {
             for volume in &volumes {
-                // What is not cached goes to a device that is not there.
-                let _ = volume.write(number * 4096, page(2), Durability::Volatile).await;
+                // What is not cached goes to a device that is not there; one page behind the other would be a stream.
+                let _ = volume.write(2 * number * 4096, page(2), Durability::Volatile).await;
             }
         }
         assert!((most / 2..=most / 2 + 1).contains(&dirty()), "{} of {most} pages", dirty());

@@ -16,6 +16,8 @@ pub(crate) const ROWS_MIN: usize = 6;
 /// Rows that hosts' appends leave over: one to move the oldest row into, one on its way to be free.
 pub(crate) const ROWS_RESERVED: usize = 2;
 const _: () = assert!(ROWS_RESERVED < ROWS_MIN);
+/// Of a log that is full, so many quarters are dirty.
+const DIRTY_QUARTERS: u64 = 3;
 
 /// How large a write log can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +44,7 @@ impl LogSize {
     /// Pages that hosts may have dirty at once (rule `reserves`): three quarters of what the log holds beside the rows in which moves go on,
     /// as long as those are few in the whole, else half. See `docs/decisions/0019-dirty-capacity.md`.
     pub(crate) fn dirty_pages(&self) -> u64 {
-        (self.pages_beside_moves() * 3 / 4).max(self.pages / 2)
+        (self.pages_beside_moves() * DIRTY_QUARTERS / 4).max(self.pages / 2)
     }
 }
 
@@ -82,6 +84,8 @@ fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize])
 pub(crate) struct Capacity {
     /// What the pool's SSDs have room for when there are no rows.
     size: Cell<LogSize>,
+    /// Pages of data beside moves, up to which the log is long for its own sake.
+    usual_pages: Cell<u64>,
     /// Pages of data that a row holds, about, and pages that may be dirty: asked for at every write.
     row_pages: Cell<u64>,
     dirty_pages: Cell<u64>,
@@ -96,6 +100,7 @@ impl Default for Capacity {
     fn default() -> Self {
         Self {
             size: Cell::default(),
+            usual_pages: Cell::new(0),
             row_pages: Cell::new(0),
             dirty_pages: Cell::new(0),
             openable: Cell::new(0),
@@ -105,10 +110,12 @@ impl Default for Capacity {
 }
 
 impl Capacity {
-    /// The SSDs have room for so much.
-    pub(crate) fn measured(&self, size: LogSize) {
+    /// The SSDs have room for so much, and leave it so much without need.
+    pub(crate) fn measured(&self, size: LogSize, usual: LogSize) {
         assert!(size.rows <= size.segments, "{} rows would have {} segments", size.rows, size.segments);
+        assert!(usual.pages <= size.pages, "a log of {} pages has {} for its own sake", size.pages, usual.pages);
         self.size.set(size);
+        self.usual_pages.set(usual.pages_beside_moves());
         self.row_pages.set(size.row_pages());
         self.dirty_pages.set(size.dirty_pages());
     }
@@ -124,6 +131,13 @@ impl Capacity {
 
     pub(crate) fn size(&self) -> LogSize {
         self.size.get()
+    }
+
+    /// Pages of data up to which the log may be long with so many dirty pages: beyond what is usual it has only what it needs for those to be
+    /// three quarters of it. What is clean loses no more to it than that.
+    pub(crate) fn pages_for(&self, dirty_pages: u64) -> u64 {
+        let needed = dirty_pages.saturating_mul(4).div_ceil(DIRTY_QUARTERS);
+        self.usual_pages.get().max(needed).min(self.size.get().pages_beside_moves())
     }
 
     pub(crate) fn openable(&self) -> usize {
@@ -187,8 +201,19 @@ mod tests {
     }
 
     #[test]
+    fn the_log_is_longer_than_usual_only_as_long_as_what_is_dirty_needs_it() {
+        let size =
+            |rows: u16| LogSize { rows: rows.into(), pages: 1000 * u64::from(rows), segments: 2 * usize::from(rows) };
+        let capacity = Capacity::default();
+        capacity.measured(size(70), size(60));
+        assert_eq!([0, 30_000, 42_000].map(|dirty| capacity.pages_for(dirty)), [56_000; 3]);
+        assert_eq!([45_000, 49_500, u64::MAX].map(|dirty| capacity.pages_for(dirty)), [60_000, 66_000, 66_000]);
+        assert_eq!(capacity.dirty_pages(), 49_500);
+    }
+
+    #[test]
     fn no_row_is_without_segments() {
         let size = LogSize { rows: 2, pages: 10, segments: 1 };
-        assert_refused("2 rows would have 1 segments", || Capacity::default().measured(size));
+        assert_refused("2 rows would have 1 segments", || Capacity::default().measured(size, LogSize::default()));
     }
 }

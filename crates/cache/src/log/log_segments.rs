@@ -15,7 +15,7 @@ use crate::log::segment_copy::{Mirror, PresentCopy};
 use crate::log::shared::Shared;
 use crate::log::write_log::WriteLog;
 use crate::members::Members;
-use crate::members::segments::Purpose;
+use crate::members::segments::{Purpose, Segments};
 use crate::members::ssd::{Fault, Ssd};
 
 /// Segments of SSDs as the log uses them.
@@ -67,9 +67,10 @@ impl<E: Env> LogSegments<E> {
 
     /// Computes how large the log can be with the SSDs that are there.
     pub(crate) fn measure(&self) {
-        let segments = self.members.serving_ssds().map(|ssd| ssd.segments.log_max()).collect();
-        let size = capacity(segments, self.segment_pages());
-        self.state.capacity.measured(size);
+        let size = |segments: fn(&Segments) -> usize| {
+            capacity(self.members.serving_ssds().map(|ssd| segments(&ssd.segments)).collect(), self.segment_pages())
+        };
+        self.state.capacity.measured(size(Segments::log_max), size(Segments::log_usual));
         self.count_openable();
     }
 

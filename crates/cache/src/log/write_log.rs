@@ -412,7 +412,7 @@ impl WriteLog {
             return true;
         }
         let needed = LENGTH * dirty + ROWS_KEPT * self.row_pages().max(self.newest_pages());
-        self.pages_held() > needed.min(self.capacity.size().pages_beside_moves())
+        self.pages_held() > needed.min(self.capacity.pages_for(dirty))
     }
 
     /// Hosts leave over what is reserved (rule `reserves`).

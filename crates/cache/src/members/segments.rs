@@ -8,8 +8,10 @@ use std::ops::Range;
 use crate::address::at;
 use crate::format::layout::{Layout, OWNER_OFFSET, RECORDS_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 
-/// Of the segments behind the index, so many in four may be of the log.
-const LOG_QUARTERS_MAX: usize = 3;
+/// Of the segments behind the index, so many in eight are of the log where it is long for its own sake, and so many may be where all of it
+/// is needed. See `docs/decisions/0022-log-share.md`.
+const LOG_EIGHTHS_USUAL: usize = 6;
+const LOG_EIGHTHS_MAX: usize = 7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
@@ -82,9 +84,14 @@ impl Segments {
         self.uses.borrow().len() - at(self.index_segments)
     }
 
+    /// Segments of the log beyond which it leaves them to the slots, unless what is dirty needs them.
+    pub(crate) fn log_usual(&self) -> usize {
+        self.data_segments() * LOG_EIGHTHS_USUAL / 8
+    }
+
     /// The most segments that may be of the log.
     pub(crate) fn log_max(&self) -> usize {
-        self.data_segments() * LOG_QUARTERS_MAX / 4
+        self.data_segments() * LOG_EIGHTHS_MAX / 8
     }
 
     /// Segments of the log, on their way to it or ready for it.
@@ -323,7 +330,7 @@ mod tests {
     #[test]
     fn a_segment_goes_to_the_log_when_its_last_slot_is_released_and_comes_back() {
         let segments = Segments::new(10, 2, 3);
-        assert_eq!((segments.log_max(), segments.log_count()), (6, 0));
+        assert_eq!((segments.log_usual(), segments.log_max(), segments.log_count()), (6, 7, 0));
         assert_eq!((segments.of(0), segments.of(5)), (2, 3));
         segments.claim(3);
         assert_eq!(segments.slots(3), 3..6);
