@@ -99,7 +99,7 @@ pub(super) fn writes(bench: &Bench) -> Result<Sheet> {
         panels: vec![panel],
         remarks: vec![
             "The vendor's cache has to be filled block by block before writes hit it; ours takes a write to any page at once, so there is nothing to warm up.".to_owned(),
-            "Of each of two SSDs about half may be dirty at once, and shortly before that more and more writes go to the array: less than the data. The vendor's cache keeps dirty blocks where they lie, and may fill up with them.".to_owned(),
+            "Of each of two SSDs three fifths may be dirty at once, which is all of the data and hardly more, and shortly before that more and more writes go to the array. The vendor's cache keeps dirty blocks where they lie, and may fill up with them.".to_owned(),
             "Writes are gathered into batches: an SSD's rate in bytes is the limit, not its operations, so the share of the SSDs may be above 100 %.".to_owned(),
         ],
     })
