@@ -44,6 +44,7 @@ pub async fn work(daemon: Daemon) {
             commands.set(commands.get() + 1);
             one_command(&daemon).await;
             commands.set(commands.get() - 1);
+            daemon.world.command_answered.set(Some(daemon.env.now()));
         }
     }
 }

@@ -447,7 +447,9 @@ impl Daemon {
             }
         }
         self.closed.set(true);
-        let took = self.env.now().since(started);
+        // The command that it waited for took its own time.
+        let began = self.world.command_answered.get().map_or(started, |answered| answered.max(started));
+        let took = self.env.now().since(began);
         if took > Duration::from_secs(60) && !self.world.volumes.iter().any(|host| host.may_hang.get()) {
             self.world.violate(format!("closing took {took:?}"));
         }

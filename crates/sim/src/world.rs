@@ -55,6 +55,8 @@ pub struct World {
     pub rot_has_ended: Cell<bool>,
     /// Commands of administrators that are not answered yet.
     pub commands: Cell<u64>,
+    /// When the last one was answered, in the life of this daemon.
+    pub command_answered: Cell<Option<Instant>>,
     /// What the daemon is doing, for the report of one that does not go on.
     pub phase: RefCell<String>,
 }
@@ -256,6 +258,7 @@ impl World {
             thinned: Cell::new(false),
             rot_has_ended: Cell::new(false),
             commands: Cell::new(0),
+            command_answered: Cell::new(None),
             phase: RefCell::default(),
         })
     }
@@ -385,6 +388,7 @@ impl World {
             volume.held.set(false);
         }
         self.commands.set(0);
+        self.command_answered.set(None);
         self.silent_for.set(std::time::Duration::ZERO);
         self.ssds.iter().for_each(|ssd| ssd.disk.answer_again());
         let refuses = self.shape.profile == Profile::Refusal;
