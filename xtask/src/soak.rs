@@ -23,7 +23,7 @@ const RULE: &str = "The rule: a straight line through the samples after the firs
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How long
+    /// How long, in time in which it runs: it may be stopped with all that it started (`kill -STOP`), and go on later
     #[arg(long, default_value_t = 0)]
     hours: u64,
     /// And so many minutes more

@@ -8,12 +8,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{OnceLock, mpsc};
+use std::sync::OnceLock;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::clock::Moment;
 use crate::files::{MIB, Site};
 use crate::nbd::Client;
 use crate::pattern::{PAGE_BYTES, assert_pages};
@@ -179,7 +180,7 @@ impl Daemon {
     #[track_caller]
     fn wait_until_ready(&mut self, socket: &UnixDatagram) {
         socket.set_read_timeout(Some(Duration::from_millis(200))).expect("200 ms is a time");
-        let started = Instant::now();
+        let started = Moment::now();
         let mut message = [0; 256];
         loop {
             if let Ok(len) = socket.recv(&mut message)
@@ -252,23 +253,18 @@ impl Daemon {
     /// Asks it to stop by a signal of one's choice.
     #[track_caller]
     pub fn stop_by(&mut self, signal: &str) -> ExitStatus {
-        let child = self.child.take().expect("it runs");
-        let pid = child.id().to_string();
-        let (sender, ended) = mpsc::channel();
-        let waiter = thread::spawn(move || {
-            let mut child = child;
-            let status = child.wait();
-            sender.send(()).ok();
-            status
-        });
-        tools::succeed("kill", &[signal, &pid]);
-        let in_time = ended.recv_timeout(STOP_LIMIT).is_ok();
-        if !in_time {
-            tools::run("kill", &["-KILL", &pid]);
+        let mut child = self.child.take().expect("it runs");
+        tools::succeed("kill", &[signal, &child.id().to_string()]);
+        let began = Moment::now();
+        while began.elapsed() < STOP_LIMIT {
+            if let Some(status) = child.try_wait().expect("a child of ours can be asked") {
+                return status;
+            }
+            thread::sleep(Duration::from_millis(10));
         }
-        let status = waiter.join().expect("the waiter only waits").expect("a child of ours can be waited for");
-        assert!(in_time, "the daemon did not stop within {STOP_LIMIT:?}");
-        status
+        child.kill().expect("a child of ours can be killed");
+        child.wait().expect("a child of ours can be waited for");
+        panic!("the daemon did not stop within {STOP_LIMIT:?}");
     }
 
     /// A clean stop and a start.

@@ -4,6 +4,7 @@
 //! the product's code.
 
 pub mod apart;
+pub mod clock;
 pub mod daemon;
 pub mod faulty;
 pub mod files;

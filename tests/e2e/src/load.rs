@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::nbd::{Client, Error, FLAG_FUA, Reply, Verb};
 use crate::pattern::{Random, SECTOR, SECTOR_BYTES, Version, describe, fill_sector, is_sector, sectors};
 
@@ -96,14 +97,14 @@ impl Host {
     /// Works until `stop` is set, through whatever ends the connection: then what was not answered is asked again by a new
     /// one. Returns the longest time in which nothing was answered. Panics on a wrong byte and on an error of the server.
     pub fn work_through(&mut self, connect: impl Fn() -> Client, stop: &AtomicBool) -> Duration {
-        let (mut client, mut sent, mut answered) = (connect(), BTreeMap::new(), Instant::now());
+        let (mut client, mut sent, mut answered) = (connect(), BTreeMap::new(), Moment::now());
         let mut longest = Duration::ZERO;
         loop {
             match self.step(&mut client, &mut sent, stop) {
                 Ok(false) => return longest,
                 Ok(true) => {
                     longest = longest.max(answered.elapsed());
-                    answered = Instant::now();
+                    answered = Moment::now();
                 }
                 Err(Error::Connection(_)) => {
                     client = connect();

@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::clock::Moment;
 
 /// No client of a test runs longer than this; seconds.
 const LIMIT_S: u64 = 120;
@@ -59,7 +61,7 @@ pub fn skip(why: &str) {
 /// Asks again until the answer is yes: for what no event announces.
 #[track_caller]
 pub fn eventually(what: &str, limit: Duration, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
+    let started = Moment::now();
     while !is_so() {
         assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
         std::thread::sleep(Duration::from_millis(50));

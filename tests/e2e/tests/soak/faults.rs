@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use hotset_e2e::clock::Moment;
 use hotset_e2e::faulty::Fault;
 use hotset_e2e::files::{MIB, overwrite};
 use hotset_e2e::pattern::Random;
@@ -49,7 +50,7 @@ impl World<'_> {
         // A process that is killed ends only when its I/O has.
         let hangs = matches!(fault, Fault::Hang | Fault::HangWrites);
         self.go_on(random, hangs);
-        let begun = Instant::now();
+        let begun = Moment::now();
         while self.ssds(pool).0.contains(&path) && begun.elapsed() < FOUND_OUT {
             self.work_for(300);
         }

@@ -4,7 +4,8 @@
 //! There are two worlds, each with a daemon, pools and volumes of its own. The daemon of one is killed, restarted and upgraded;
 //! that of the other lives from the first to the last minute, and its memory and descriptors have to stay flat. What is done
 //! follows from the seed; when it is done does not. `cargo x soak` runs it for as long as is asked, by the variables that
-//! [`Plan::from_environment`] reads, and writes a report from what [`Record`] holds.
+//! [`Plan::from_environment`] reads, and writes a report from what [`Record`] holds. It may be stopped with all that it started
+//! (SIGSTOP), and go on later: all times are those in which it ran.
 
 mod faults;
 mod record;
@@ -17,8 +18,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use hotset_e2e::clock::Moment;
 use hotset_e2e::daemon::binary;
 use hotset_e2e::files::build_folder;
 
@@ -67,7 +69,7 @@ fn a_life_of_random_administration_faults_pauses_kills_and_upgrades_costs_no_hos
     println!("seed {}, {} s", plan.seed, plan.duration.as_secs());
     println!("{}", local_devices());
     fs::create_dir_all(&plan.folder).expect("the build's folder can be written");
-    let (begun, ended) = (Instant::now(), AtomicBool::new(false));
+    let (begun, ended) = (Moment::now(), AtomicBool::new(false));
     let worlds = [Kind::Replaced, Kind::Lasting].map(|kind| (kind, Seen::default()));
     let mut records: Vec<Record> = thread::scope(|scope| {
         let lives: Vec<_> = worlds
@@ -90,7 +92,7 @@ fn a_life_of_random_administration_faults_pauses_kills_and_upgrades_costs_no_hos
 }
 
 /// One world from its beginning to its end; none if it ended in a panic. Its log and its steps are kept.
-fn live(plan: &Plan, kind: Kind, seen: &Seen, begun: Instant, ended: &AtomicBool) -> Option<Record> {
+fn live(plan: &Plan, kind: Kind, seen: &Seen, begun: Moment, ended: &AtomicBool) -> Option<Record> {
     let mut world = World::new(kind, plan.seed, plan.other_build.as_deref(), seen);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         while begun.elapsed() < plan.duration && !ended.load(Ordering::Relaxed) {
@@ -108,7 +110,7 @@ fn live(plan: &Plan, kind: Kind, seen: &Seen, begun: Instant, ended: &AtomicBool
 }
 
 /// Takes samples and tells of progress until both worlds have ended.
-fn watch(plan: &Plan, seen: &[&Seen], begun: Instant, is_over: impl Fn() -> bool) {
+fn watch(plan: &Plan, seen: &[&Seen], begun: Moment, is_over: impl Fn() -> bool) {
     let every = (plan.duration / SAMPLES_MIN).min(SAMPLE_MAX);
     let told_every = (plan.duration / 10).min(PROGRESS_MAX);
     let (mut sampled, mut told) = (0, 0);

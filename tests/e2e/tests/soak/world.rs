@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use hotset_e2e::clock::Moment;
 use hotset_e2e::daemon::{Daemon, descriptors_of, resident_bytes_of};
 use hotset_e2e::faulty::FaultyFile;
 use hotset_e2e::files::MIB;
@@ -85,7 +86,7 @@ pub(super) struct World<'a> {
     pub(super) builds: [PathBuf; 2],
     pub(super) seen: &'a Seen,
     seed: u64,
-    begun: Instant,
+    begun: Moment,
     steps: u64,
     /// Images made so far.
     images: u64,
@@ -118,7 +119,7 @@ impl<'a> World<'a> {
             builds,
             seen,
             seed,
-            begun: Instant::now(),
+            begun: Moment::now(),
             steps: 0,
             images: 0,
             faulty: Vec::new(),
@@ -187,7 +188,7 @@ impl<'a> World<'a> {
 
     /// Asks again until the answer is yes; hosts are looked after meanwhile.
     pub(super) fn eventually(&mut self, what: &str, limit: Duration, mut is_so: impl FnMut(&mut Self) -> bool) {
-        let begun = Instant::now();
+        let begun = Moment::now();
         while !is_so(self) {
             self.look_after();
             assert!(begun.elapsed() < limit, "not within {limit:?}: {what}");
@@ -225,7 +226,7 @@ impl<'a> World<'a> {
 
     /// Waits until a pool is good, and helps as an administrator does: with SSDs for those that are gone. Nothing may be lost.
     pub(super) fn heal(&mut self, pool: &'static str) {
-        let (begun, mut added) = (Instant::now(), 0);
+        let (begun, mut added) = (Moment::now(), 0);
         loop {
             self.look_after();
             let shown = self.daemon.json(&format!("pool show {pool}"));
