@@ -266,3 +266,64 @@ fn where_a_part_of_the_write_log_is_discarded_at_a_start_no_slot_is_believed() {
         assert!(recovery.contains("what superseded some of its content was lost"), "{recovery}");
     });
 }
+
+/// The power fails, and of what hosts wrote last and did not flush one SSD has all, the other one nothing.
+async fn with_one_copy_of_the_newest(env: &TestEnv) -> World {
+    let mut world = World::new(env.clone(), &[16 * MIB, 16 * MIB], MIB);
+    let pool = lazy(&world).await;
+    let volume = world.attached(&pool).await;
+    for page in 0..20 {
+        write(&volume, page, 1).await;
+    }
+    volume.flush().await.unwrap();
+    let flushed = world.copied().ssds.remove(1);
+    for page in 0..5 {
+        write(&volume, page, 2).await;
+    }
+    std::mem::forget((pool, volume));
+    world = world.moved();
+    world.ssds[1] = flushed;
+    world
+}
+
+/// Opens the pool with a first SSD that is gone when it was read so often, and once more where that was too soon for this start.
+async fn open_while_an_ssd_vanishes(world: &World, reads: u64) -> Pool<TestEnv> {
+    let mut ssds = world.named();
+    ssds[0].device = TestDevice::from(world.ssds[0].clone()).vanishes_after(reads);
+    let state = || Some(TestDevice::from(world.state()));
+    match Pool::open(world.env.clone(), ssds, state(), Missing::Refuse).await {
+        Ok(pool) => pool,
+        Err(_) => {
+            let left = vec![world.named().remove(1)];
+            Pool::open(world.env.clone(), left, state(), Missing::Leave).await.unwrap()
+        }
+    }
+}
+
+// proves: F5
+#[test]
+fn an_ssd_that_is_gone_at_any_moment_of_a_start_takes_with_it_at_most_what_it_alone_had() {
+    run(async |env| {
+        let (mut brought, mut reads) = (0, 0);
+        loop {
+            let world = with_one_copy_of_the_newest(&env).await;
+            let pool = open_while_an_ssd_vanishes(&world, reads).await;
+            let stays = pool.status().ssds.iter().filter(|ssd| ssd.online).count() == 2;
+            let volume = world.volume();
+            pool.reattach(&volume).await.unwrap();
+            for page in 0..20 {
+                let lost = volume.read(ByteRange::at(page * 4096, 4096)).await.err();
+                assert!(lost.is_none(), "page {page}, of an SSD that is gone after {reads} reads: {lost:?}");
+                let found = read(&volume, page).await;
+                assert!(found == 1 || (found == 2 && page < 5), "page {page} holds {found}");
+                brought += u64::from(found == 2 && !stays);
+            }
+            pool.close().await.unwrap();
+            if stays {
+                break;
+            }
+            reads += 1;
+        }
+        assert!(brought > 0, "what it alone had was brought to the other one at least once");
+    });
+}

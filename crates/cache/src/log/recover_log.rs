@@ -31,7 +31,7 @@ impl<E: Env> Log<E> {
         self.set_known(Known::Yes);
         // What they hold is not needed: only now are they not waited for any more.
         self.members.dismiss_missing().await?;
-        self.repair_log(scanned).await;
+        self.repair_log(scanned).await?;
         for row in self.state.rows_live() {
             row.change(RowChange::BatchesEnded);
             row.forget_drafts();

@@ -58,12 +58,14 @@ pub(crate) struct Scanned {
     pub(crate) walked: Vec<Rc<Row>>,
     /// Copies that lack a batch.
     pub(crate) repairs: Vec<Repair>,
+    /// Bytes of them that are kept.
+    kept_bytes: usize,
     /// What is missing.
     pub(crate) notes: Vec<String>,
 }
 
 /// A batch that is whole on one copy of a segment, and not on the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Repair {
     /// Of its row.
     pub(crate) purpose: Purpose,
@@ -75,7 +77,12 @@ pub(crate) struct Repair {
     pub(crate) data_pages: u32,
     /// Of its header.
     pub(crate) checksum: u32,
+    /// All of it, as it was read: the copy that has it may not bring it a second time. `None` beyond [`KEPT_BYTES_MAX`].
+    pub(crate) bytes: Option<Vec<u8>>,
 }
+
+/// Bytes of batches that a scan keeps until they are on both copies.
+const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// What the row record says of a row that is walked.
 #[derive(Clone, Copy)]
@@ -287,7 +294,7 @@ impl<'a, E: Env> LogScan<'a, E> {
             let ours = |batch: &Batch| batch.place.index % segments == segment;
             let Some(good) = copies.iter().position(|copy| copy.as_ref().is_some_and(ours)) else { break };
             let Some(batch) = &copies[good] else { break };
-            self.note_repairs(&mirrors, &copies, good, batch, page);
+            self.note_repairs(&mirrors, &copies, good, &windows, page);
             gathered.gather(row, base + page, batch.header_pages, &batch.entries);
             page += batch.header_pages + batch.data_pages;
             windows.iter_mut().for_each(|window| window.advance(page));
@@ -295,24 +302,28 @@ impl<'a, E: Env> LogScan<'a, E> {
         Ok(())
     }
 
-    /// Notes the copies that have another batch there, or none.
+    /// Notes the copies that have another batch at this page than the good one, or none.
     pub(super) fn note_repairs(
         &self,
         mirrors: &[Mirror; 2],
         copies: &[Option<Batch>],
         good: usize,
-        batch: &Batch,
+        windows: &[Window; 2],
         page: u32,
     ) {
+        let (Some(from), Some(batch)) = (mirrors[good].present(), &copies[good]) else { return };
         let Batch { header_pages, data_pages, checksum, .. } = *batch;
-        let Some(from) = mirrors[good].present() else { return };
         for (mirror, copy) in mirrors.iter().zip(copies) {
             let same = copy.as_ref().is_some_and(|other| other.checksum == checksum);
             if let Some(to) = mirror.present().filter(|_| !same) {
                 assert!(to != from, "a copy that is good is not mended from itself");
                 let purpose = Purpose::Log { incarnation: batch.place.incarnation };
-                let repair = Repair { purpose, from, to, page, header_pages, data_pages, checksum };
-                self.found.borrow_mut().repairs.push(repair);
+                let bytes =
+                    windows[good].pages(page, header_pages + data_pages).expect("a batch that is good was read");
+                let mut found = self.found.borrow_mut();
+                let bytes = (found.kept_bytes + bytes.len() <= KEPT_BYTES_MAX).then(|| bytes.to_vec());
+                found.kept_bytes += bytes.as_ref().map_or(0, Vec::len);
+                found.repairs.push(Repair { purpose, from, to, page, header_pages, data_pages, checksum, bytes });
             }
         }
     }

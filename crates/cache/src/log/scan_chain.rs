@@ -145,7 +145,7 @@ impl<E: Env> LogScan<'_, E> {
         let good = copies.iter().position(|copy| copy.as_ref().is_some_and(expected));
         let Some((good, batch)) = good.and_then(|good| Some((good, copies[good].clone()?))) else { return Ok(None) };
         let pages = batch.header_pages + batch.data_pages;
-        self.note_repairs(&mirrors, &copies, good, &batch, first_page);
+        self.note_repairs(&mirrors, &copies, good, windows, first_page);
         windows.iter_mut().for_each(|window| window.advance(first_page + pages));
         Ok(Some((batch, first_page)))
     }

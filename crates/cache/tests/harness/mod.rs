@@ -148,6 +148,8 @@ const TURNS_OF_A_FLUSH: u32 = 50;
 struct Ways {
     kill: RefCell<Option<Rc<Kill>>>,
     reads: Cell<u64>,
+    /// It is gone when it was read so often.
+    reads_left: Cell<Option<u64>>,
     /// How long each read takes, by whose clock.
     reads_take: RefCell<Option<(TestEnv, Duration)>>,
     flushes: Cell<u64>,
@@ -228,6 +230,12 @@ impl TestDevice {
     pub(crate) fn vanish(&self) {
         let HostDevice::Memory(memory) = &self.store else { panic!("only what lies in memory vanishes") };
         memory.vanish();
+    }
+
+    /// It is gone when it was read so often.
+    pub(crate) fn vanishes_after(self, reads: u64) -> Self {
+        self.ways.reads_left.set(Some(reads));
+        self
     }
 
     /// How often it was read since this was asked last.
@@ -345,6 +353,12 @@ impl Device for TestDevice {
 
     async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         self.ways.reads.set(self.ways.reads.get() + 1);
+        if let Some(left) = self.ways.reads_left.get() {
+            if left == 0 {
+                self.vanish();
+            }
+            self.ways.reads_left.set(Some(left.saturating_sub(1)));
+        }
         let takes = self.ways.reads_take.borrow().clone();
         if let Some((env, each)) = takes {
             env.sleep(each).await;
