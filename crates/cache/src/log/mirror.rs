@@ -447,8 +447,7 @@ impl<E: Env> Mirrorer<E> {
     /// Two copies of new writes can be kept at once, and what lost a copy can have another one (REQUIREMENTS F2).
     pub(crate) fn may_cache_writes(&self) -> bool {
         let no_space = self.state.mirrors.space() == RebuildSpace::Insufficient;
-        let silent = self.members.online_ssds().any(|ssd| ssd.life().is_suspect());
-        !no_space && !silent && self.members.has_two_ssds() && !self.life.is_fenced()
+        !no_space && self.members.has_two_ssds_that_answer() && !self.life.is_fenced()
     }
 }
 

@@ -170,6 +170,18 @@ impl<E: Env> Members<E> {
         self.serving_ssds().nth(1).is_some()
     }
 
+    /// As [`Self::has_two_ssds`], and no SSD is waited for. In one pass: every write asks.
+    pub(crate) fn has_two_ssds_that_answer(&self) -> bool {
+        let mut serving = 0;
+        for life in self.ssds.iter().map(|ssd| ssd.life()) {
+            if life.is_suspect() {
+                return false;
+            }
+            serving += u32::from(life.is_serving());
+        }
+        serving >= 2
+    }
+
     /// The index of the SSD that joins next, after `others` that join with it.
     pub(crate) fn next_index(&self, others: usize) -> SsdIndex {
         SsdIndex(u16::try_from(self.ssds.len() + others).expect("the roster is bounded"))

@@ -11,7 +11,6 @@ use crate::address::{BlockKey, SlotIndex, bytes_of, bytes_within};
 use crate::clean::slots::Standing;
 use crate::clean::{CountedRead, FirstMissed};
 use crate::error::Error;
-use crate::members::io::add;
 use crate::volume::destination::{Destination, within_pages};
 use crate::volume::fill::Filler;
 use crate::volume::inner::VolumeInner;
@@ -66,7 +65,7 @@ impl<'r, E: Env> MissedRead<'r, E> {
         }
         self.until_carried().await;
         match self.find_filled() {
-            Some(filled) => self.read_filled(filled, destination).await,
+            Some((attached, slot, key)) => volume.read_slot(&attached, slot, key, self.range, destination).await,
             None => self.read_missing(destination, missed).await,
         }
     }
@@ -110,7 +109,7 @@ impl<'r, E: Env> MissedRead<'r, E> {
     /// the host waits for its turn.
     async fn read_missing(self, destination: Destination, missed: Missed) -> Result<Buf, Error> {
         let Self { volume, attached, pages, range } = self;
-        let filled = {
+        let (attached, slot, key) = {
             let mut turn = pin!(volume.backing.hosts_turn(volume.view.device_blocks(range).length()));
             loop {
                 let filled = attached.pool.clean.fills().ended();
@@ -123,7 +122,7 @@ impl<'r, E: Env> MissedRead<'r, E> {
                 }
             }
         };
-        self.read_filled(filled, destination).await
+        volume.read_slot(&attached, slot, key, range, destination).await
     }
 
     /// Where pages are that missed before, if they are all in one slot by now.
@@ -134,17 +133,6 @@ impl<'r, E: Env> MissedRead<'r, E> {
             Plan::Hit(slot, key) => Some((attached, slot, key)),
             Plan::Miss | Plan::Mixed(_) => None,
         }
-    }
-
-    /// Pages that came in while a host waited for them.
-    async fn read_filled(self, (attached, slot, key): FilledSlot<E>, destination: Destination) -> Result<Buf, Error> {
-        let Self { volume, pages, range, .. } = self;
-        if let Some(buf) = volume.read_slot(&attached, slot, key, pages, destination).await {
-            add(&volume.stats.read_hits, 1);
-            return Ok(self.part_of(buf));
-        }
-        volume.missed(pages, Missed::Degraded);
-        volume.view.read_backing(range, Destination::Own).await
     }
 
     /// The request's part of its pages.

@@ -40,8 +40,8 @@ enum Asked {
 impl<E: Env> Volume<E> {
     /// The newest bytes of `range`, in a buffer of the engine's: for whoever has no memory of its own for them, this copies
     /// nothing, whatever the range.
-    pub async fn read(&self, range: ByteRange) -> Result<Buf, Error> {
-        self.read_to(range, Destination::Own).await
+    pub fn read(&self, range: ByteRange) -> impl Future<Output = Result<Buf, Error>> {
+        self.read_to(range, Destination::Own)
     }
 
     /// Reads the newest bytes from `offset` on into `buf`, as many as it holds, and answers it. Nothing is copied if the range is
@@ -102,40 +102,74 @@ impl<'v, E: Env> VolumeReader<'v, E> {
 
     /// The newest bytes of `range`, which is valid and not empty. They are not in the destination's buffer if a device failed
     /// to fill it, and may still write to it.
-    async fn read_range(self, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
+    ///
+    /// Hits are read here. What takes more than a hit lies in a box: its future would make that of every read as large as itself.
+    async fn read_range(self, range: ByteRange, mut destination: Destination) -> Result<Buf, Error> {
         let attached = self.volume.place().inspect_err(|_| self.volume.stats.count_missed(Missed::Degraded))?;
         let pages = pages_of(range);
-        let in_memory = self.volume.memory.concerns(&pages);
         let cutoff = self.volume.spec.borrow().settings.read_cutoff_bytes;
         let is_of_stream = cutoff.is_some_and(|cutoff| self.volume.read_streams.borrow_mut().record(range) > cutoff);
         self.volume.tap.note(&pages, Direction::Read, if is_of_stream { Passage::Past } else { Passage::Counted });
-        if is_of_stream
-            && self.volume.memory.reads_ahead()
-            && let Some(buf) = Box::pin(ReadAhead::of(self.volume).read(range)).await
-        {
+        if is_of_stream {
+            return Box::pin(self.read_of_stream(range, destination)).await;
+        }
+        if self.volume.memory.concerns(&pages) {
+            match self.read_memory(attached.as_deref(), &pages, range, destination) {
+                Asked::Hit(buf) => return Ok(buf),
+                Asked::Miss(below) => destination = below,
+            }
+            if let Some(admission) = self.begin_admission(&pages) {
+                return Box::pin(self.read_and_admit(attached, &admission, &pages, range, destination)).await;
+            }
+        }
+        let Some(attached) = attached else {
+            return Box::pin(self.read_uncached(range, destination)).await;
+        };
+        match attached.pool.plan(attached.index, &pages) {
+            Plan::Hit(slot, key) => self.volume.read_slot(&attached, slot, key, range, destination).await,
+            plan @ (Plan::Miss | Plan::Mixed(_)) => {
+                self.read_planned(&attached, plan, range, destination, self.past_if_off()).await
+            }
+        }
+    }
+
+    /// For a long stream: what was read ahead of it, or is in memory; else it goes past the cache, and brings nothing in.
+    async fn read_of_stream(self, range: ByteRange, mut destination: Destination) -> Result<Buf, Error> {
+        let pages = pages_of(range);
+        let ahead = if self.volume.memory.reads_ahead() { ReadAhead::of(self.volume).read(range).await } else { None };
+        // Waiting for it took its time.
+        let attached = self.volume.place()?;
+        if let Some(buf) = ahead {
             add(&self.volume.stats.bypassed_reads, u64::from(attached.is_some()));
             self.volume.missed(&pages, Missed::Stream);
             return Ok(destination.filled_with(buf));
         }
-        if !in_memory {
-            return self.read_below(attached, range, destination, is_of_stream).await;
-        }
-        let destination = match self.read_memory(&pages, range, destination) {
-            Asked::Hit(buf) => {
-                self.count_memory_hit(attached.as_deref(), &pages);
-                return Ok(buf);
+        if self.volume.memory.concerns(&pages) {
+            match self.read_memory(attached.as_deref(), &pages, range, destination) {
+                Asked::Hit(buf) => return Ok(buf),
+                Asked::Miss(below) => destination = below,
             }
-            Asked::Miss(destination) => destination,
-        };
-        match self.begin_admission(&pages, is_of_stream) {
-            None => self.read_below(attached, range, destination, is_of_stream).await,
-            Some(admission) => Box::pin(self.read_and_admit(attached, &admission, &pages, range, destination)).await,
         }
+        let Some(attached) = attached else {
+            ReadAhead::of(self.volume).extend(range);
+            return self.read_uncached(range, destination).await;
+        };
+        let plan = attached.pool.plan(attached.index, &pages);
+        if plan.is_clean() {
+            return self.read_clean_of_stream(&attached, plan, range, destination).await;
+        }
+        self.read_planned(&attached, plan, range, destination, Some(Missed::Stream)).await
     }
 
     /// From memory, if all pages are there. A single page is not copied but for a destination that was given.
-    fn read_memory(self, pages: &Range<u64>, range: ByteRange, destination: Destination) -> Asked {
-        match destination {
+    fn read_memory(
+        self,
+        attached: Option<&Attached<E>>,
+        pages: &Range<u64>,
+        range: ByteRange,
+        destination: Destination,
+    ) -> Asked {
+        let asked = match destination {
             Destination::Own if pages.end - pages.start == 1 => match self.volume.memory.lend(pages.start) {
                 Some(buf) => Asked::Hit(within_pages(buf, pages, range)),
                 None => Asked::Miss(destination),
@@ -153,7 +187,11 @@ impl<'v, E: Env> VolumeReader<'v, E> {
                     None => Asked::Miss(given.map_or(Destination::Own, Destination::Given)),
                 }
             }
+        };
+        if matches!(asked, Asked::Hit(_)) {
+            self.count_memory_hit(attached, pages);
         }
+        asked
     }
 
     /// Some hits are told to the policy of the pool: what is hot in memory stays on the SSDs, for the time when it is not.
@@ -168,10 +206,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
     }
 
     /// Whether a read is to bring pages into memory. Not beside somebody who writes them: what it reads may be old when it is there.
-    fn begin_admission(self, pages: &Range<u64>, is_of_stream: bool) -> Option<Admission> {
-        if is_of_stream {
-            return None;
-        }
+    fn begin_admission(self, pages: &Range<u64>) -> Option<Admission> {
         let admission = self.volume.memory.note_read(pages)?;
         self.volume.locks.held_in(pages).is_empty().then_some(admission)
     }
@@ -187,7 +222,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
     ) -> Result<Buf, Error> {
         let whole = self.volume.bytes_of_pages(pages);
         let destination = if whole == range { destination } else { Destination::Own };
-        let buf = self.read_below(attached, whole, destination, false).await?;
+        let buf = self.read_below(attached, whole, destination).await?;
         if self.volume.locks.held_in(pages).is_empty() {
             self.volume.memory.admit(admission, pages, &buf);
         }
@@ -200,23 +235,21 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         attached: Option<Rc<Attached<E>>>,
         range: ByteRange,
         destination: Destination,
-        is_of_stream: bool,
     ) -> Result<Buf, Error> {
-        let pages = pages_of(range);
-        let Some(attached) = attached else {
-            self.volume.missed(&pages, Missed::Off);
-            if is_of_stream {
-                ReadAhead::of(self.volume).extend(range);
-            }
-            return self.volume.view.read_backing(range, destination).await;
-        };
-        let is_off = !self.volume.spec.borrow().settings.read_cache;
-        let past = is_of_stream.then_some(Missed::Stream).or(is_off.then_some(Missed::Off));
-        let plan = attached.pool.plan(attached.index, &pages);
-        if is_of_stream && plan.is_clean() {
-            return Box::pin(self.read_clean_of_stream(&attached, plan, range, destination)).await;
-        }
-        self.read_planned(&attached, plan, range, destination, past).await
+        let Some(attached) = attached else { return self.read_uncached(range, destination).await };
+        let plan = attached.pool.plan(attached.index, &pages_of(range));
+        self.read_planned(&attached, plan, range, destination, self.past_if_off()).await
+    }
+
+    /// What no pool has anything of.
+    async fn read_uncached(self, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
+        self.volume.missed(&pages_of(range), Missed::Off);
+        self.volume.view.read_backing(range, destination).await
+    }
+
+    /// Reads go past the cache if they are not to be cached.
+    fn past_if_off(self) -> Option<Missed> {
+        (!self.volume.spec.borrow().settings.read_cache).then_some(Missed::Off)
     }
 
     /// What lies on the SSDs and on the backing device, for a stream.
@@ -242,7 +275,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
             return Ok(within_pages(buf, &pages, range));
         }
         // Trying took its time: the pages may be elsewhere now.
-        self.read_below(self.volume.place()?, range, Destination::Own, false).await
+        self.read_below(self.volume.place()?, range, Destination::Own).await
     }
 
     /// What is where the plan says. What is `past` the cache brings nothing in; it is a hit where the cache has all of it.
@@ -257,14 +290,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         let pages = pages_of(range);
         let is_of_stream = past == Some(Missed::Stream);
         match plan {
-            Plan::Hit(slot, key) => {
-                if let Some(buf) = self.volume.read_slot(attached, slot, key, &pages, destination).await {
-                    add(&self.volume.stats.read_hits, 1);
-                    return Ok(within_pages(buf, &pages, range));
-                }
-                self.volume.missed(&pages, Missed::Degraded);
-                self.volume.view.read_backing(range, Destination::Own).await
-            }
+            Plan::Hit(slot, key) => Box::pin(self.volume.read_slot(attached, slot, key, range, destination)).await,
             Plan::Mixed(runs)
                 if past.is_none() || runs.iter().all(Run::is_cached) || runs.iter().any(Run::is_of_log) =>
             {
@@ -280,7 +306,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
                 if is_of_stream {
                     ReadAhead::of(self.volume).extend(range);
                 }
-                self.volume.view.read_backing(range, destination).await
+                Box::pin(self.volume.view.read_backing(range, destination)).await
             }
         }
     }
@@ -435,18 +461,25 @@ impl<E: Env> VolumeInner<E> {
         }
     }
 
-    /// Pages of one slot, checked; `None` if the slot does not bring them.
+    /// What one slot has; what it does not bring, the backing device does.
     pub(super) async fn read_slot(
         &self,
         attached: &Attached<E>,
         slot: SlotIndex,
         key: BlockKey,
-        pages: &Range<u64>,
+        range: ByteRange,
         destination: Destination,
-    ) -> Option<Buf> {
-        let buf = destination.buf(self.env.buffers(), bytes_of(pages));
-        let within = attached.pool.blocks.within(pages);
-        self.brought(attached.pool.clean.read_slot(slot, key, within, buf).await)
+    ) -> Result<Buf, Error> {
+        let pages = pages_of(range);
+        let buf = destination.buf(self.env.buffers(), bytes_of(&pages));
+        let within = attached.pool.blocks.within(&pages);
+        let brought = attached.pool.clean.read_slot(slot, key, within, buf).await;
+        if let Some(buf) = self.brought(brought) {
+            add(&self.stats.read_hits, 1);
+            return Ok(within_pages(buf, &pages, range));
+        }
+        self.missed(&pages, Missed::Degraded);
+        Box::pin(self.view.read_backing(range, Destination::Own)).await
     }
 
     /// What a slot brought, if it did; what it did not is not the host's trouble.

@@ -273,7 +273,7 @@ impl<E: Env> LoggedVolume<'_, E> {
             Box::pin(self.write_out(&pages)).await?;
         }
         if durability == Durability::Durable {
-            self.log.data_loss().flush_for_host().await?;
+            Box::pin(self.log.data_loss().flush_for_host()).await?;
         }
         Ok(())
     }
