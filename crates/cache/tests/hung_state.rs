@@ -1,10 +1,10 @@
-//! A state directory that does not answer any more: what was closed is let go all the same.
+//! A state directory, or an SSD, that does not answer any more: what was closed is let go all the same.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use hotset_block::{Buf, Env};
+use hotset_block::{Buf, ByteRange, Env, Operation};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{DirtyData, Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
@@ -36,6 +36,14 @@ async fn pool_over(at: &TestEnv, kind: PoolKind, ssds: &[TestDevice], state: &Te
     Pool::create(at.clone(), spec, named, state.clone()).await.unwrap()
 }
 
+async fn attached(at: &TestEnv, pool: &Pool<TestEnv>) -> Volume<TestEnv> {
+    let (name, backing) = ("disk".parse().unwrap(), "memory".to_owned());
+    let spec = VolumeSpec { name, backing, settings: VolumeSettings::default() };
+    let volume = Volume::open(at.clone(), spec, TestDevice::new(16 * MIB)).unwrap();
+    pool.attach(&volume).await.unwrap();
+    volume
+}
+
 async fn in_time<T>(at: &TestEnv, what: &str, work: impl Future<Output = T>) -> T {
     match select(pin!(work), pin!(at.sleep(20 * limits::SSD_TIMEOUT))).await {
         Either::Left((value, _)) => value,
@@ -56,12 +64,9 @@ fn a_state_directory_that_hangs_keeps_no_ssd_of_a_pool_that_has_ended() {
             run(async |env| {
                 let at = env.at_pace(PACE);
                 let ssds = [(); 2].map(|()| TestDevice::new(16 * MIB));
-                let (state, backing) = (TestDevice::new(STATE_BYTES), TestDevice::new(16 * MIB));
+                let state = TestDevice::new(STATE_BYTES);
                 let pool = pool_over(&at, kind, &ssds, &state).await;
-                let (name, backing_name) = ("disk".parse().unwrap(), "memory".to_owned());
-                let spec = VolumeSpec { name, backing: backing_name, settings: VolumeSettings::default() };
-                let volume = Volume::open(at.clone(), spec, backing).unwrap();
-                pool.attach(&volume).await.unwrap();
+                let volume = attached(&at, &pool).await;
                 volume.write(0, Buf::zeroed(4096), Durability::Durable).await.unwrap();
                 state.become_bad(Bad::HangsToWrite);
                 let what = format!("{kind:?} {end:?} {hangs:?}");
@@ -85,5 +90,29 @@ fn a_state_directory_that_hangs_keeps_no_ssd_of_a_pool_that_has_ended() {
                 assert!(state.holders() > 0, "{what}: nothing hangs");
             });
         }
+    }
+}
+
+// proves: F6
+#[test]
+fn a_stop_does_not_wait_for_good_for_an_ssd_that_refused_a_flush_and_then_fell_silent() {
+    for kind in [PoolKind::Read, PoolKind::ReadWrite] {
+        run(async |env| {
+            let at = env.at_pace(PACE);
+            let ssds = [(); 2].map(|()| TestDevice::with_cache(16 * MIB));
+            let pool = pool_over(&at, kind, &ssds, &TestDevice::new(STATE_BYTES)).await;
+            let volume = attached(&at, &pool).await;
+            let [ssd, _] = &ssds;
+            ssd.hold_next(Operation::Flush);
+            volume.populate(ByteRange::at(0, 64 << 10)).await.unwrap();
+            in_time(&at, "its index is flushed", ssd.until_held()).await;
+            // A record is on its way to it, which nobody takes back from an SSD that can be read.
+            ssd.become_bad(Bad::HangsToWrite);
+            let renamed = volume.clone();
+            at.spawn(async move { drop(renamed.rename("renamed".parse().unwrap()).await) });
+            at.sleep(Duration::from_millis(100)).await;
+            ssd.release();
+            let _ = in_time(&at, &format!("{kind:?}"), pool.close()).await;
+        });
     }
 }

@@ -169,16 +169,19 @@ impl<E: Env> SsdWatch<E> {
 
     // ---- SSDs that take no writes
 
-    /// Looks whether SSDs that take no writes are still there, and whether they take them again. Called by the watchdog.
+    /// Looks whether SSDs that take no writes are still there, and whether they take them again. Called by the watchdog. A stop waits
+    /// for what is in flight on them, too: it ends when they do not answer.
     pub(crate) fn watch_read_only(self: &Rc<Self>) {
-        if self.life.is_stopping() {
-            return;
-        }
         for ssd in self.members.ssds().filter(|ssd| ssd.life().is_read_only()) {
             if ssd.oldest_operation() > limits::SSD_TIMEOUT {
                 let seconds = ssd.oldest_operation().as_secs();
                 self.members.expel(ssd, &format!("it took no writes, and then did not answer for {seconds} s"));
-            } else if ssd.may_pass() && !ssd.is_busy() && self.joiner.may_return(ssd) && ssd.begin_probe() {
+            } else if !self.life.is_stopping()
+                && ssd.may_pass()
+                && !ssd.is_busy()
+                && self.joiner.may_return(ssd)
+                && ssd.begin_probe()
+            {
                 let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
                 self.env.spawn(async move {
                     pool.try_again(&ssd).await;
