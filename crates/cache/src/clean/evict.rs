@@ -91,17 +91,18 @@ impl<E: Env> Clean<E> {
     // ---- segments for the log
 
     /// Takes a segment of an SSD from the slots for the log, the one with the fewest that are used among some, from `random` on;
-    /// `None` if no segment is left. None that is being filled, for a backing device that hangs must not hold up the log. It is the
-    /// log's when all of its slots are free.
+    /// `None` if no segment is left. One that fills have slots of only if all others are such, too: those that still read lose
+    /// them, for a backing device that hangs must not hold up the log. It is the log's when all of its slots are free.
     #[must_use]
     pub(crate) fn claim_segment(&self, index: SsdIndex, random: u64) -> Option<Claimed> {
         let ssd = self.ssds.get(index);
         // What volumes were promised goes last, and comes back.
         let used = |segment: &u32| self.slots.borrow().used_among(slots_of(ssd, *segment));
         let segment = self.claimable_segments(ssd, random).into_iter().min_by_key(used)?;
+        let from_fills = ssd.segments.take_from_fills(segment);
         ssd.segments.claim(segment);
         let slots = ssd.segments.slots(segment);
-        for local in ssd.take_ready_of(&slots) {
+        for local in ssd.take_ready_of(&slots).into_iter().chain(from_fills) {
             ssd.segments.release_slot(local);
         }
         let mut claimed = Claimed { evicted: Vec::new(), promised: Vec::new() };
@@ -117,10 +118,14 @@ impl<E: Env> Clean<E> {
         Some(claimed)
     }
 
-    /// Some segments that the log could have, from a place on that `random` says: none that is written to.
+    /// Some segments that the log could have, from a place on that `random` says: none that is written to, and none that fills have
+    /// slots of unless there are no others.
     fn claimable_segments(&self, ssd: &SlotSsd<E>, random: u64) -> Vec<u32> {
         let segments = &ssd.segments;
-        let all: Vec<u32> = segments.for_slots().filter(|segment| !segments.is_filling(*segment)).collect();
+        let mut all: Vec<u32> = segments.for_slots().filter(|segment| !segments.is_filling(*segment)).collect();
+        if all.is_empty() {
+            all = segments.for_slots().filter(|segment| !segments.is_written(*segment)).collect();
+        }
         let from = all.len() - at(low_half(random)) % all.len().max(1);
         all.iter().cycle().skip(from % all.len().max(1)).take(all.len().min(CANDIDATES)).copied().collect()
     }

@@ -41,13 +41,22 @@ pub(crate) enum Purpose {
     Log { incarnation: u64 },
 }
 
-/// Who writes to a slot.
+/// Who has a slot to write to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Filling {
     /// What is in the slot, or is to be, is of the fill with this generation.
     generation: u32,
-    /// Writes of single pages, to places where it has none; 0: the fill itself.
-    page_writes: u32,
+    stage: FillStage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FillStage {
+    /// The fill reads its block: nothing is written yet, and the slot can be taken from it.
+    Reads,
+    /// The fill writes its block.
+    Writes,
+    /// So many single pages are written, to places where the slot has none.
+    Pages(u32),
 }
 
 /// Segments are named by their number on the SSD, the slot index included.
@@ -60,7 +69,7 @@ pub(crate) struct Segments {
     log: Cell<usize>,
     /// Those of them that are ready for it.
     free: Cell<usize>,
-    /// The slots that are written to: no more than fills that run, and pages that come back.
+    /// The slots that are written to, or are to be: no more than fills that run, and pages that come back.
     filling: RefCell<BTreeMap<u32, Filling>>,
 }
 
@@ -117,31 +126,40 @@ impl Segments {
     /// A slot that nothing uses is given to the fill with this generation.
     pub(crate) fn begin_fill(&self, local_slot: u32, generation: u32) {
         assert!(self.is_for_slots(self.of(local_slot)), "slot {local_slot} is filled, and is not for fills any more");
-        let other = self.filling.borrow_mut().insert(local_slot, Filling { generation, page_writes: 0 });
+        let filling = Filling { generation, stage: FillStage::Reads };
+        let other = self.filling.borrow_mut().insert(local_slot, filling);
         assert_eq!(other, None, "slot {local_slot} is given to a fill while another one has it");
+    }
+
+    /// The fill with this generation has its block, and writes it from here on. False: its slot was taken from it.
+    pub(crate) fn begin_fill_write(&self, local_slot: u32, generation: u32) -> bool {
+        let mut filling = self.filling.borrow_mut();
+        let Some(own) = filling.get_mut(&local_slot).filter(|filling| filling.generation == generation) else {
+            return false;
+        };
+        assert_eq!(own.stage, FillStage::Reads, "slot {local_slot} is written twice by one fill");
+        own.stage = FillStage::Writes;
+        true
     }
 
     /// A page is written to a slot that is in use, beside others of its block.
     pub(crate) fn begin_page_write(&self, local_slot: u32, generation: u32) {
         let mut filling = self.filling.borrow_mut();
         let before = filling.get(&local_slot).copied();
-        let page_writes = match before {
+        let writes = match before {
             None => 0,
-            Some(writing) => {
-                let is_beside = writing.generation == generation && writing.page_writes > 0;
-                assert!(is_beside, "a page is written to slot {local_slot}, and {writing:?} has it");
-                writing.page_writes
-            }
+            Some(Filling { generation: own, stage: FillStage::Pages(writes) }) if own == generation => writes,
+            Some(other) => panic!("a page is written to slot {local_slot}, and {other:?} has it"),
         };
-        filling.insert(local_slot, Filling { generation, page_writes: page_writes + 1 });
+        filling.insert(local_slot, Filling { generation, stage: FillStage::Pages(writes + 1) });
     }
 
     pub(crate) fn end_page_write(&self, local_slot: u32, generation: u32) {
         let mut filling = self.filling.borrow_mut();
         let left = match filling.get_mut(&local_slot) {
-            Some(writing) if writing.generation == generation && writing.page_writes > 0 => {
-                writing.page_writes -= 1;
-                writing.page_writes
+            Some(Filling { generation: own, stage: FillStage::Pages(writes) }) if *own == generation => {
+                *writes -= 1;
+                *writes
             }
             other => panic!("the write of a page to slot {local_slot} ends, and {other:?} has it"),
         };
@@ -153,13 +171,15 @@ impl Segments {
     /// Nothing more is written to the slot by the fill with this generation.
     pub(crate) fn end_fill(&self, local_slot: u32, generation: u32) {
         let ended = self.filling.borrow_mut().remove(&local_slot);
-        let own = Filling { generation, page_writes: 0 };
+        let own = Filling { generation, stage: FillStage::Writes };
         assert_eq!(ended, Some(own), "slot {local_slot} is not what the fill that ends has");
     }
 
-    /// The fill with this generation may write to the slot, or pages that are beside what it brought: no other one has it.
+    /// The fill with this generation may write to the slot, or pages that are beside what it brought: no other one has it, and none
+    /// can take it.
     pub(crate) fn is_being_filled(&self, local_slot: u32, generation: u32) -> bool {
-        self.filling.borrow().get(&local_slot).is_some_and(|writing| writing.generation == generation)
+        let filling = self.filling.borrow().get(&local_slot).copied();
+        filling.is_some_and(|filling| filling.generation == generation && filling.stage != FillStage::Reads)
     }
 
     /// Some fill writes to a slot.
@@ -167,9 +187,22 @@ impl Segments {
         !self.filling.borrow().is_empty()
     }
 
-    /// Some fill writes to a slot of the segment.
+    /// A fill has a slot of the segment, or a page is written to one.
     pub(crate) fn is_filling(&self, segment: u32) -> bool {
         self.filling.borrow().range(self.slots(segment)).next().is_some()
+    }
+
+    /// Something is written to a slot of the segment now.
+    pub(crate) fn is_written(&self, segment: u32) -> bool {
+        let filling = self.filling.borrow();
+        filling.range(self.slots(segment)).any(|(_, filling)| filling.stage != FillStage::Reads)
+    }
+
+    /// Takes the slots of a segment from the fills that have them and still read; answers which these were. The blocks of those do
+    /// not come in.
+    pub(crate) fn take_from_fills(&self, segment: u32) -> Vec<u32> {
+        assert!(!self.is_written(segment), "segment {segment} is taken from what is written to it");
+        self.filling.borrow_mut().extract_if(self.slots(segment), |_, _| true).map(|(local, _)| local).collect()
     }
 
     /// The segments that are for slots now.
@@ -355,12 +388,35 @@ mod tests {
     fn a_fill_has_its_slot_alone_until_it_ends() {
         let segments = Segments::new(10, 2, 3);
         segments.begin_fill(4, 70);
+        assert!(segments.is_filling(3) && !segments.is_written(3) && !segments.is_being_filled(4, 70));
+        assert!(!segments.begin_fill_write(4, 71) && !segments.begin_fill_write(5, 70));
+        assert!(segments.begin_fill_write(4, 70) && segments.is_written(3));
         assert!(
             segments.is_being_filled(4, 70) && !segments.is_being_filled(4, 71) && !segments.is_being_filled(5, 70)
         );
+        assert_refused("is written twice by one fill", || {
+            segments.begin_fill_write(4, 70);
+        });
         segments.end_fill(4, 70);
         assert!(!segments.is_being_filled(4, 70));
         segments.begin_fill(4, 71);
+    }
+
+    #[test]
+    fn a_slot_is_taken_from_a_fill_that_reads_and_from_none_that_writes() {
+        let segments = Segments::new(10, 2, 3);
+        segments.begin_fill(3, 70);
+        segments.begin_fill(5, 71);
+        segments.begin_fill(6, 72);
+        assert_eq!(segments.take_from_fills(3), [3, 5]);
+        assert!(!segments.is_filling(3) && segments.is_filling(4), "a segment has its own slots alone");
+        assert!(!segments.begin_fill_write(3, 70) && segments.begin_fill_write(6, 72));
+        assert_refused("is taken from what is written to it", || {
+            segments.take_from_fills(4);
+        });
+        // The log gives the segment back, and another fill has the slot.
+        segments.begin_fill(3, 73);
+        assert!(!segments.begin_fill_write(3, 70) && segments.begin_fill_write(3, 73));
     }
 
     #[test]
@@ -369,14 +425,14 @@ mod tests {
         segments.begin_page_write(4, 70);
         segments.begin_page_write(4, 70);
         assert!(segments.is_being_filled(4, 70) && segments.is_filling(3) && segments.fills_any());
-        assert_refused("and Filling { generation: 70, page_writes: 2 } has it", || segments.begin_page_write(4, 71));
+        assert_refused("and Filling { generation: 70, stage: Pages(2) } has it", || segments.begin_page_write(4, 71));
         segments.end_page_write(4, 70);
         assert!(segments.is_being_filled(4, 70));
         segments.end_page_write(4, 70);
         assert!(!segments.is_being_filled(4, 70) && !segments.fills_any());
         assert_refused("and None has it", || segments.end_page_write(4, 70));
         segments.begin_fill(4, 71);
-        assert_refused("page_writes: 0 } has it", || segments.begin_page_write(4, 71));
+        assert_refused("stage: Reads } has it", || segments.begin_page_write(4, 71));
         segments.begin_page_write(5, 70);
         assert_refused("is given to a fill while another one has it", || segments.begin_fill(5, 71));
     }
@@ -473,6 +529,9 @@ mod tests {
         let at = |start: u64, length: u64| start..start + length;
         let allows = |purpose, range| layout.allows(purpose, &range, &segments);
         let stride = layout.stride();
+        let own = Purpose::Slot { slot, generation: 70 };
+        assert!(!allows(own, at(layout.slot_offset(slot), stride)), "its block is not there yet");
+        assert!(segments.begin_fill_write(slot, 70));
         let (records, index) = (RECORDS_OFFSET, layout.segments_offset());
         let log = layout.segment_offset(of_log);
         let good = [
@@ -514,7 +573,7 @@ mod tests {
         let segments = Segments::new(10, 2, 3);
         assert_refused("segment 1 is of the slot index, and is asked for slots", || segments.slots(1));
         segments.claim(3);
-        segments.filling.borrow_mut().insert(4, Filling { generation: 70, page_writes: 0 });
+        segments.filling.borrow_mut().insert(4, Filling { generation: 70, stage: FillStage::Writes });
         assert_refused("slot 4 goes to the log while a fill writes to it", || segments.release_slot(4));
     }
 }

@@ -514,9 +514,13 @@ pub(crate) mod tests {
         segments.set_free(last, Some(6));
         assert_eq!(segments.take_free(), Some(last));
         segments.give_to_row(last, 7);
-        segments.begin_fill(0, 69);
-        segments.end_fill(0, 69);
-        segments.begin_fill(0, 70);
+        for generation in [69, 70] {
+            segments.begin_fill(0, generation);
+            assert!(segments.begin_fill_write(0, generation));
+            if generation == 69 {
+                segments.end_fill(0, generation);
+            }
+        }
         ssd
     }
 

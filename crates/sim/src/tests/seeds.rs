@@ -148,6 +148,16 @@ const FOUND: &[(u64, &str)] = &[
         "An SSD failed while a start had read its slot index, and had left before the slots were in use: its blocks came into \
          the slots that another SSD was given later, and the daemon ended.",
     ),
+    (
+        7_830_854,
+        "An SSD refused a flush while a record on its way to it hung. Nobody looked at such SSDs once the pool was stopping, and the stop \
+         waited for that record for good.",
+    ),
+    (
+        7_831_083,
+        "The log needed a segment, and fills of a device that hung had a slot in each: it got none, and a volume with another device waited \
+         with it.",
+    ),
 ];
 /// Threads of the hunt.
 const JOBS: usize = 2;
