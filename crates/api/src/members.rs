@@ -17,6 +17,13 @@ pub struct SsdsAdd {
     pub allow_same_disk: bool,
 }
 
+/// `POST /api/v1/pools/{name}/ssds/plan`, `…/spares/plan` and `/api/v1/volumes/{name}/plan`: it could be done now. Nothing was changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangePlan {
+    /// What is to be known before it is done.
+    pub warnings: Vec<String>,
+}
+
 /// `DELETE /api/v1/pools/{name}/ssds` and `…/spares`: SSDs to let go. What is dirty on them is copied to the others first; the
 /// request is answered when all is done, and goes on if its client hangs up. `DELETE …/removal` ends it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

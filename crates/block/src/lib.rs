@@ -60,7 +60,7 @@ pub use kernel_nbd::KernelNbdDevice;
 pub use likeness::{Likeness, likeness};
 pub use machine::Machine;
 pub use memory::MemoryDevice;
-pub use net::{DetachedStream, InheritedListener, Listener, Stream};
+pub use net::{DetachedStream, InheritedListener, Listener, Stream, has_address, listen_on};
 pub use netlink::GenericNetlink;
 pub use own_writeback::{keep_memory, never_wait_for_writeback};
 pub use process_limits::{check_threads, raise_stack_limit};

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,6 +14,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{Either, select};
+use socket2::{Domain, Socket, Type};
 
 use crate::descriptors::{DescriptorUse, may_keep};
 use crate::operation::{Message, Outcome, RingOperation};
@@ -36,6 +37,26 @@ const SILENCE_MAX_MS: u32 = 30_000;
 
 /// The mode of a unix socket: its owner alone.
 const SOCKET_MODE: u32 = 0o600;
+
+/// Listens on a TCP address; port 0 lets the kernel choose. Also on one that no interface of this machine has yet: a daemon that
+/// serves disks comes before the network at boot, and whoever connects to the address later reaches it (`IP_FREEBIND`, ip(7)).
+pub fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // As std does: connections of the daemon before do not keep the address.
+    socket.set_reuse_address(true)?;
+    match address {
+        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+        SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Whether an interface of this machine has the address now.
+pub fn has_address(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
 
 /// A socket that takes connections. Dropping it removes its socket file, if it made that.
 pub struct Listener {
@@ -73,9 +94,9 @@ impl Listener {
         Ok(Self { env: env.clone(), socket: Rc::new(socket), address, buffer_bytes: SOCKET_BUFFER_BYTES })
     }
 
-    /// Listens on a TCP address; port 0 lets the kernel choose.
+    /// As [`listen_on`].
     pub fn bind_tcp(env: &HostEnv, address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+        let listener = listen_on(address)?;
         let address = Address::Tcp(listener.local_addr()?);
         Ok(Self {
             env: env.clone(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join3, poll_immediate};
 use hotset_block::sync::Promise;
-use hotset_block::{Buf, Env, HostEnv, Listener, Stream};
+use hotset_block::{Buf, Env, HostEnv, Listener, Stream, has_address, listen_on};
 
 use crate::together::run;
 
@@ -212,4 +212,16 @@ fn a_peer_that_takes_nothing_does_not_hold_up_the_end() {
         (started, server)
     });
     assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+}
+
+// proves: O1
+#[test]
+fn an_address_that_no_interface_has_yet_is_listened_on() {
+    // TEST-NET-1, which nobody has (RFC 5737).
+    let nowhere = "192.0.2.1".parse().unwrap();
+    assert!(!has_address(nowhere) && has_address(local_port().ip()));
+    let bound = listen_on(SocketAddr::new(nowhere, 0)).unwrap().local_addr().unwrap();
+    assert!(bound.ip() == nowhere && bound.port() > 0, "{bound}");
+    let taken = listen_on(local_port()).unwrap();
+    assert_eq!(listen_on(taken.local_addr().unwrap()).unwrap_err().kind(), ErrorKind::AddrInUse);
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use hotset_block::InheritedListener;
+use hotset_block::{InheritedListener, has_address};
 
 /// The longest path of a unix socket: `sun_path` has 108 bytes, the last one is zero (unix(7)).
 pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -14,6 +14,20 @@ pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 pub(crate) enum Endpoint {
     Unix(PathBuf),
     Tcp(SocketAddr),
+}
+
+impl Endpoint {
+    /// Says that nobody can come to an address that no interface has: it may be about to get it, or be written wrong.
+    pub(crate) fn warn_if_nowhere(&self, of: &str) {
+        if let Self::Tcp(address) = self
+            && !has_address(address.ip())
+        {
+            let ip = address.ip();
+            tracing::warn!(
+                "{of} {self}: no interface of this machine has {ip} now; clients can connect as soon as one has"
+            );
+        }
+    }
 }
 
 /// An address to listen on, and the socket for that, if it is there already.

@@ -1,12 +1,14 @@
 //! Between the API's words and the engine's: one function for each direction that is used.
 
 mod reasons;
+mod scrub;
 
 use hotset_api as api;
 use hotset_cache as cache;
 use hotset_cache::config;
 
 pub(crate) use reasons::{pool_reason, spare_reason, ssd_reason, volume_reason};
+pub(crate) use scrub::{scrub, scrub_found, scrub_severity};
 
 pub(crate) fn pool_kind(kind: config::PoolKind) -> api::PoolKind {
     match kind {

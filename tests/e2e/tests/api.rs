@@ -251,8 +251,12 @@ fn over_the_network_the_api_needs_tls_and_a_token() {
     succeed("openssl", &arguments.split_whitespace().collect::<Vec<_>>());
     let config = daemon.site.path("hotset.toml");
     fs::write(&config, format!("[api_tls]\ncertificate = {certificate:?}\nkey = {key:?}\n")).expect("a file");
-    daemon.add_arguments(&format!("--config {} --api tcp:0.0.0.0:{port}", config.display()));
+    // The second address is of a network that is not there yet (RFC 5737): the daemon starts before it at boot.
+    let later = free_port();
+    daemon
+        .add_arguments(&format!("--config {} --api tcp:0.0.0.0:{port} --api tcp:192.0.2.1:{later}", config.display()));
     daemon.launch();
+    assert!(daemon.log().contains("no interface of this machine has 192.0.2.1 now"), "{}", daemon.log());
     let made = daemon.json("token create me --role view");
     let header = format!("Authorization: Bearer {}", made["token"].as_str().expect("a token"));
     let (url, ca) = (format!("https://localhost:{port}"), certificate.display().to_string());

@@ -95,8 +95,9 @@ fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done(
         (good.replace("\"high\"", "\"fast\""), ["line 6: flush-rate of pool quick", "low, medium, high"]),
         (good.replace("flush-rate", "colour"), ["line 6: colour of pool quick", "no setting"]),
         (good.replace("pool = \"quick\"", "pool = \"slow\""), ["line 11: pool of volume data", "no pool slow"]),
-        (good.replace("plain.img", "nowhere.img"), ["volume plain", "nowhere.img"]),
-        (good.replace("ssd1", "ssd9"), ["pool quick", "ssd9"]),
+        (good.replace("plain.img", "nowhere.img"), ["line 16: backing of volume plain", "nowhere.img"]),
+        (good.replace("ssd1", "ssd9"), ["line 5: ssds of pool quick", "ssd9"]),
+        (good.replace("plain.img", "ssd0"), ["line 16: backing of volume plain", "ssd0"]),
         (good.replace("[volume.plain]", "[volume.plain"), ["line 15", ""]),
     ] {
         let file = write(&daemon, "wrong.toml", &wrong);
@@ -121,15 +122,30 @@ fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done(
         assert!(said.contains(part), "{part}: {said}");
     }
 
-    // Of three steps the second fails: an SSD that is too small.
+    // What is too small, in use or twice in the file is told before anything is changed, all at once.
     let small = daemon.site.blank("small", MIB / 2).display().to_string();
-    let grown = good.replace("flush-rate = \"high\"", &format!("flush-rate = \"medium\"\nspares = [{small:?}]"));
-    let grown = grown.replace("\"20%\"", "\"30%\"");
+    let used = daemon.site.path("ssd1").display().to_string();
+    let added = good.replace("flush-rate = \"high\"", &format!("flush-rate = \"medium\"\nspares = [{small:?}]"));
+    let taken = format!("{added}\n[volume.more]\nbacking = {used:?}\n");
+    let said = daemon.refuse(&format!("apply {}", write(&daemon, "taken.toml", &taken)), 1, "Nothing was changed");
+    assert!(said.contains("backing of volume more") && said.contains("is in ssds of pool quick already"), "{said}");
+    let dry = daemon.refuse(
+        &format!("apply {} --dry-run", write(&daemon, "small.toml", &added)),
+        1,
+        "line 7: spares of pool quick",
+    );
+    assert!(dry.contains(&small) && dry.contains("Nothing was changed"), "{dry}");
+    assert_eq!(daemon.json("pool show quick")["flush_rate"], "high");
+
+    // Of three steps the second fails: what the pool has is less than the volume is to be sure of.
+    let grown = good.replace("flush-rate = \"high\"", "flush-rate = \"medium\"");
+    let grown = grown.replace("\"20%\"", "\"30%\"\ncache-min = \"1G\"");
+    let grown = format!("{grown}read-ahead = \"off\"\n");
     let said = daemon.refuse(&format!("apply {}", write(&daemon, "grown.toml", &grown)), 1, "This failed");
     let (failed, rest) = said.split_once("Done before:").expect("it says what was done");
     let (done, not_done) = rest.split_once("Not done:").expect("it says what was not");
     assert!(
-        failed.contains("+ spare") && done.contains("flush-rate high -> medium") && not_done.contains("dirty-cap"),
+        failed.contains("cache-min") && done.contains("flush-rate high -> medium") && not_done.contains("read-ahead"),
         "{said}"
     );
 }

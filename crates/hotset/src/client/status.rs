@@ -9,7 +9,7 @@ use super::http::Client;
 use super::operations::how_far;
 use super::print::print;
 use super::table::{Table, facts, notes};
-use super::{memory_cache, scrub, volume};
+use super::{memory_cache, volume};
 use crate::args::{Output, StatusArguments};
 use crate::size::{grouped, human, percent};
 use crate::words;
@@ -177,7 +177,7 @@ fn capacity(pool: &Pool) -> String {
 fn last_scrub(pool: &Pool) -> String {
     let Some(last) = pool.scrub else { return "none since the pool was opened".to_owned() };
     let ended = last.ended_unix_ms.map_or_else(String::new, |at| format!(", on {}", date_and_time(at / 1000)));
-    format!("{}{ended}", scrub::found(last))
+    format!("{}{ended}", words::scrub_found(last))
 }
 
 /// What the last start found of a read-write pool.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::Router;
-use hotset_block::{DescriptorUse, InheritedListener, may_keep};
+use hotset_block::{DescriptorUse, InheritedListener, listen_on, may_keep};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -58,10 +58,11 @@ pub(super) async fn bind(sockets: Vec<Socket>, tls: Option<&ApiTls>) -> Result<L
             Endpoint::Tcp(address) => {
                 let listener = match inherited {
                     Some(inherited) => tcp_over_inherited(inherited),
-                    None => TcpListener::bind(address).await,
+                    None => listen_on(*address).and_then(from_std),
                 };
                 let listener = listener.map_err(context)?;
                 tracing::info!("the control API listens on tcp:{}", listener.local_addr().map_err(context)?);
+                endpoint.warn_if_nowhere("api");
                 match tls {
                     _ if address.ip().is_loopback() => listeners.loopback.push(listener),
                     Some(acceptor) => listeners.tls.push((listener, acceptor.clone())),
@@ -75,6 +76,10 @@ pub(super) async fn bind(sockets: Vec<Socket>, tls: Option<&ApiTls>) -> Result<L
 
 fn tcp_over_inherited(inherited: InheritedListener) -> io::Result<TcpListener> {
     let InheritedListener::Tcp { listener, .. } = inherited else { unreachable!("its address is of TCP") };
+    from_std(listener)
+}
+
+fn from_std(listener: std::net::TcpListener) -> io::Result<TcpListener> {
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
 }

@@ -34,6 +34,7 @@ impl Plane {
             };
             let address = bound.map_err(|error| invalid(format!("nbd {endpoint}: {error}")))?;
             tracing::info!("hosts may connect to {address}");
+            endpoint.warn_if_nowhere("nbd");
             listening.push(address.parse().map_err(invalid)?);
         }
         Ok(listening)

@@ -4,20 +4,22 @@ use std::io::Read;
 use std::path::Path;
 
 use hotset_api::{
-    ApiError, ApiErrorKind, CacheEnable, Operation, OperationKind, OperationStart, PoolList, PoolPlan, Removal,
-    SsdsAdd, SsdsRemove, VolumeList,
+    ApiError, ApiErrorKind, CacheEnable, ChangePlan, Operation, OperationKind, OperationStart, PoolCreate, PoolList,
+    PoolPlan, Removal, SsdsAdd, SsdsRemove, VolumeCreate, VolumeList,
 };
 use hyper::Method;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::super::http::Client;
 use super::super::operations::follow;
 use super::super::print::{print, tell};
 use super::file::Mistake;
-use super::plan::{SitePlan, SiteStep, plan};
+use super::plan::{SiteStep, plan};
 use super::wanted::WantedSite;
 use crate::args::{ApplyArguments, Output};
+use crate::size::human;
 
 /// What was done, or would be.
 #[derive(Serialize)]
@@ -42,8 +44,12 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &ApplyArguments) -
     let pools: PoolList = client.get_exactly("/pools")?;
     let volumes: VolumeList = client.get_exactly("/volumes")?;
     let here = client.door().is_of_this_machine();
-    let plan = plan(&wanted, &pools.pools, &volumes.volumes, &|one, other| is_same(here, one, other)).map_err(told)?;
-    check(client, &plan, here)?;
+    let same = |one: &str, other: &str| is_same(here, one, other);
+    let plan = plan(&wanted, &pools.pools, &volumes.volumes, &same).map_err(told)?;
+    let refused = check(client, &plan.steps, &same)?;
+    if !refused.is_empty() {
+        return Err(told(refused));
+    }
     let changes: Vec<String> = plan.steps.iter().flat_map(SiteStep::lines).collect();
     let applied =
         Applied { changed: !changes.is_empty(), dry_run: arguments.dry_run, changes, left_alone: plan.left_alone };
@@ -80,44 +86,109 @@ fn is_same(here: bool, one: &str, other: &str) -> bool {
     one == other || (here && real(one).is_some_and(|path| real(other) == Some(path)))
 }
 
-/// What the daemon would refuse, as far as it can be known before.
-fn check(client: &Client, plan: &SitePlan, here: bool) -> Result<(), ApiError> {
-    for step in &plan.steps {
+/// What the daemon would refuse, asked of it before anything is changed; each with its line.
+fn check(client: &Client, steps: &[SiteStep], same: &dyn Fn(&str, &str) -> bool) -> Result<Vec<Mistake>, ApiError> {
+    let mut check = Check { client, steps, same, tables_bytes: 0, wrong: Vec::new() };
+    for step in steps {
+        check.check(step)?;
+    }
+    Ok(check.wrong)
+}
+
+struct Check<'a> {
+    client: &'a Client,
+    steps: &'a [SiteStep],
+    same: &'a dyn Fn(&str, &str) -> bool,
+    /// The memory that the pools take which are new in the file.
+    tables_bytes: u64,
+    wrong: Vec<Mistake>,
+}
+
+impl Check<'_> {
+    fn check(&mut self, step: &SiteStep) -> Result<(), ApiError> {
         match step {
-            SiteStep::CreatePool(pool) => {
-                client
-                    .send::<PoolPlan>(Method::POST, "/pools/plan", pool)
-                    .map_err(|error| nothing_changed(&format!("pool {}", pool.name), error))?;
+            SiteStep::CreatePool { pool, line } => self.check_pool(pool, *line),
+            SiteStep::AddSsds { pool, ssds, line } => {
+                // Those that are its spares now leave before.
+                let ssds: Vec<String> = ssds.iter().filter(|ssd| !self.leaves_as_spare(ssd)).cloned().collect();
+                self.ask_about_ssds("ssds", pool, &ssds, *line)
             }
-            SiteStep::CreateVolume(volume) if here && volume.backing.starts_with('/') => {
-                if let Err(error) = std::fs::metadata(&volume.backing) {
-                    let error = invalid(format!("backing device {}: {error}", volume.backing));
-                    return Err(nothing_changed(&format!("volume {}", volume.name), error));
-                }
+            SiteStep::AddSpares { pool, spares, line } => self.ask_about_ssds("spares", pool, spares, *line),
+            SiteStep::CreateVolume { volume, line } => {
+                // A pool that is made before it is not there to be asked about.
+                let pool = volume.pool.clone().filter(|pool| !self.is_new(pool));
+                let volume = VolumeCreate { pool, ..(**volume).clone() };
+                let path = format!("/volumes/{}/plan", volume.name);
+                self.ask::<ChangePlan>(&path, &volume, "backing", &format!("volume {}", volume.name), *line).map(drop)
             }
-            SiteStep::AddSsds { pool, ssds: paths } | SiteStep::AddSpares { pool, spares: paths } if here => {
-                if let Some((path, error)) =
-                    paths.iter().find_map(|path| std::fs::metadata(path).err().map(|error| (path, error)))
-                {
-                    return Err(nothing_changed(&format!("pool {pool}"), invalid(format!("SSD {path}: {error}"))));
-                }
-            }
-            SiteStep::CreateVolume(_)
-            | SiteStep::AddSsds { .. }
-            | SiteStep::AddSpares { .. }
-            | SiteStep::SetPool { .. }
+            SiteStep::SetPool { .. }
             | SiteStep::RemoveSpares { .. }
             | SiteStep::DisableCache { .. }
             | SiteStep::EnableCache { .. }
             | SiteStep::SetVolume { .. }
-            | SiteStep::RemoveSsds { .. } => {}
+            | SiteStep::RemoveSsds { .. } => Ok(()),
         }
     }
-    Ok(())
+
+    /// New pools are looked at one by one; together they may need more memory than there is.
+    fn check_pool(&mut self, pool: &PoolCreate, line: usize) -> Result<(), ApiError> {
+        let subject = format!("pool {}", pool.name);
+        let Some(plan) = self.ask::<PoolPlan>("/pools/plan", pool, "ssds", &subject, line)? else { return Ok(()) };
+        self.tables_bytes += plan.memory_bytes;
+        let needed = plan.memory_in_use_bytes + self.tables_bytes;
+        if needed > plan.memory_limit_bytes {
+            let (needed, limit) = (human(needed), human(plan.memory_limit_bytes));
+            let message =
+                format!("{subject}: the tables of all pools would need {needed} of memory, and may have {limit}");
+            self.wrong.push(Mistake::new(line, message));
+        }
+        Ok(())
+    }
+
+    fn ask_about_ssds(&mut self, key: &str, pool: &str, ssds: &[String], line: usize) -> Result<(), ApiError> {
+        if ssds.is_empty() || self.is_new(pool) {
+            return Ok(());
+        }
+        let (path, subject) = (format!("/pools/{pool}/{key}/plan"), format!("pool {pool}"));
+        self.ask::<ChangePlan>(&path, &added(ssds), key, &subject, line).map(drop)
+    }
+
+    /// `None`: it would be refused, which is noted. An error: the daemon cannot be asked.
+    fn ask<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        request: &impl Serialize,
+        key: &str,
+        subject: &str,
+        line: usize,
+    ) -> Result<Option<T>, ApiError> {
+        match self.client.send(Method::POST, path, request) {
+            Ok(plan) => Ok(Some(plan)),
+            Err(error) if concerns_the_daemon(error.kind) => Err(error),
+            Err(error) => {
+                let hint = if error.hint.is_empty() { String::new() } else { format!("; {}", error.hint) };
+                self.wrong.push(Mistake::new(line, format!("{key} of {subject}: {}{hint}", error.message)));
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_new(&self, pool: &str) -> bool {
+        self.steps.iter().any(|step| matches!(step, SiteStep::CreatePool { pool: new, .. } if new.name == pool))
+    }
+
+    fn leaves_as_spare(&self, path: &str) -> bool {
+        let leaves = |step: &SiteStep| matches!(step, SiteStep::RemoveSpares { spares, .. } if spares.iter().any(|spare| (self.same)(spare, path)));
+        self.steps.iter().any(leaves)
+    }
 }
 
-fn nothing_changed(subject: &str, error: ApiError) -> ApiError {
-    ApiError { message: format!("{subject}: {}. Nothing was changed", error.message), ..error }
+/// It says nothing about what was asked.
+fn concerns_the_daemon(kind: ApiErrorKind) -> bool {
+    matches!(
+        kind,
+        ApiErrorKind::Unauthenticated | ApiErrorKind::Forbidden | ApiErrorKind::Unavailable | ApiErrorKind::Internal
+    )
 }
 
 fn carry_out(client: &Client, output: Output, steps: &[SiteStep]) -> Result<(), ApiError> {
@@ -143,10 +214,10 @@ fn carry_out(client: &Client, output: Output, steps: &[SiteStep]) -> Result<(), 
 
 fn carry_out_one(client: &Client, output: Output, step: &SiteStep) -> Result<(), ApiError> {
     let done: Result<Value, ApiError> = match step {
-        SiteStep::CreatePool(pool) => client.send(Method::POST, "/pools", pool),
+        SiteStep::CreatePool { pool, .. } => client.send(Method::POST, "/pools", pool),
         SiteStep::SetPool { pool, set, .. } => client.send(Method::PATCH, &format!("/pools/{pool}"), set),
-        SiteStep::AddSsds { pool, ssds } => client.send(Method::POST, &format!("/pools/{pool}/ssds"), &added(ssds)),
-        SiteStep::AddSpares { pool, spares } => {
+        SiteStep::AddSsds { pool, ssds, .. } => client.send(Method::POST, &format!("/pools/{pool}/ssds"), &added(ssds)),
+        SiteStep::AddSpares { pool, spares, .. } => {
             client.send(Method::POST, &format!("/pools/{pool}/spares"), &added(spares))
         }
         SiteStep::RemoveSpares { pool, spares } => {
@@ -156,7 +227,7 @@ fn carry_out_one(client: &Client, output: Output, step: &SiteStep) -> Result<(),
             let removal = Removal { force: false, lose_data: false };
             client.send(Method::DELETE, &format!("/volumes/{volume}/cache"), &removal)
         }
-        SiteStep::CreateVolume(volume) => client.send(Method::POST, "/volumes", volume),
+        SiteStep::CreateVolume { volume, .. } => client.send(Method::POST, "/volumes", volume),
         SiteStep::EnableCache { volume, pool } => {
             client.send(Method::PUT, &format!("/volumes/{volume}/cache"), &CacheEnable { pool: pool.clone() })
         }

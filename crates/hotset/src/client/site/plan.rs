@@ -10,16 +10,16 @@ use crate::settings::{PoolSetting, VolumeSetting, pool_set, volume_set};
 use crate::spelled;
 use crate::words;
 
-/// One request to the daemon.
+/// One request to the daemon. With the line of the file that names what the daemon may refuse.
 #[derive(Debug)]
 pub(super) enum SiteStep {
-    CreatePool(Box<PoolCreate>),
+    CreatePool { pool: Box<PoolCreate>, line: usize },
     SetPool { pool: String, set: PoolSet, changes: Vec<SettingChange> },
-    AddSsds { pool: String, ssds: Vec<String> },
-    AddSpares { pool: String, spares: Vec<String> },
+    AddSsds { pool: String, ssds: Vec<String>, line: usize },
+    AddSpares { pool: String, spares: Vec<String>, line: usize },
     RemoveSpares { pool: String, spares: Vec<String> },
     DisableCache { volume: String, pool: String },
-    CreateVolume(Box<VolumeCreate>),
+    CreateVolume { volume: Box<VolumeCreate>, line: usize },
     EnableCache { volume: String, pool: String },
     SetVolume { volume: String, set: VolumeSet, changes: Vec<SettingChange> },
     RemoveSsds { pool: String, ssds: Vec<String> },
@@ -50,15 +50,15 @@ impl SiteStep {
                 .collect()
         };
         match self {
-            Self::CreatePool(pool) => {
+            Self::CreatePool { pool, .. } => {
                 let kind = words::engine_pool_kind(pool.kind);
                 let io_type = words::engine_io_type(pool.io_type);
                 vec![format!("+ pool {}: {kind}, {io_type}, SSDs {}", pool.name, pool.ssds.join(" "))]
             }
             Self::SetPool { pool, changes, .. } => changed("pool", pool, changes),
-            Self::AddSsds { pool, ssds } => ssds.iter().map(|ssd| format!("+ SSD {ssd} of pool {pool}")).collect(),
+            Self::AddSsds { pool, ssds, .. } => ssds.iter().map(|ssd| format!("+ SSD {ssd} of pool {pool}")).collect(),
             Self::RemoveSsds { pool, ssds } => ssds.iter().map(|ssd| format!("- SSD {ssd} of pool {pool}")).collect(),
-            Self::AddSpares { pool, spares } => {
+            Self::AddSpares { pool, spares, .. } => {
                 spares.iter().map(|spare| format!("+ spare {spare} of pool {pool}")).collect()
             }
             Self::RemoveSpares { pool, spares } => {
@@ -68,7 +68,7 @@ impl SiteStep {
                 vec![format!("- cache of volume {volume}: pool {pool}, flushed first")]
             }
             Self::EnableCache { volume, pool } => vec![format!("+ cache of volume {volume}: pool {pool}")],
-            Self::CreateVolume(volume) => {
+            Self::CreateVolume { volume, .. } => {
                 let cache = volume.pool.as_ref().map_or_else(|| "no cache".to_owned(), |pool| format!("pool {pool}"));
                 vec![format!("+ volume {}: {}, {cache}", volume.name, volume.backing)]
             }
@@ -177,7 +177,8 @@ impl Planner<'_> {
             force: false,
             allow_same_disk: false,
         };
-        self.steps.push((StepOrder::Pools, SiteStep::CreatePool(Box::new(create))));
+        let (pool, line) = (Box::new(create), wanted.line_of("ssds"));
+        self.steps.push((StepOrder::Pools, SiteStep::CreatePool { pool, line }));
         let rest = PoolSet { io_type: None, policy: None, populate_on_read: None, populate_on_write: None, ..set };
         if rest != PoolSet::default() {
             let made = ["io-type", "policy", "populate-on-read", "populate-on-write"];
@@ -185,8 +186,8 @@ impl Planner<'_> {
             self.steps.push((StepOrder::Pools, SiteStep::SetPool { pool: wanted.name.clone(), set: rest, changes }));
         }
         if let Some(spares) = wanted.spares.as_ref().filter(|spares| !spares.is_empty()) {
-            self.steps
-                .push((StepOrder::Pools, SiteStep::AddSpares { pool: wanted.name.clone(), spares: spares.clone() }));
+            let (pool, spares, line) = (wanted.name.clone(), spares.clone(), wanted.line_of("spares"));
+            self.steps.push((StepOrder::Pools, SiteStep::AddSpares { pool, spares, line }));
         }
     }
 
@@ -213,7 +214,8 @@ impl Planner<'_> {
         if let Some(listed) = &wanted.ssds {
             let (new, gone) = self.apart(listed, &ssds);
             if !new.is_empty() {
-                self.steps.push((StepOrder::Pools, SiteStep::AddSsds { pool: name.clone(), ssds: new }));
+                let (pool, line) = (name.clone(), wanted.line_of("ssds"));
+                self.steps.push((StepOrder::Pools, SiteStep::AddSsds { pool, ssds: new, line }));
             }
             if !gone.is_empty() {
                 self.last.push(SiteStep::RemoveSsds { pool: name.clone(), ssds: gone });
@@ -227,7 +229,8 @@ impl Planner<'_> {
                 self.steps.insert(0, (StepOrder::Pools, SiteStep::RemoveSpares { pool: name.clone(), spares: gone }));
             }
             if !new.is_empty() {
-                self.steps.push((StepOrder::Pools, SiteStep::AddSpares { pool: name.clone(), spares: new }));
+                let (pool, line) = (name.clone(), wanted.line_of("spares"));
+                self.steps.push((StepOrder::Pools, SiteStep::AddSpares { pool, spares: new, line }));
             }
         }
     }
@@ -279,7 +282,8 @@ impl Planner<'_> {
             write_mode: set.write_mode,
             read_cache: set.read_cache,
         };
-        self.steps.push((StepOrder::Volumes, SiteStep::CreateVolume(Box::new(create))));
+        let (volume, line) = (Box::new(create), wanted.line_of("backing"));
+        self.steps.push((StepOrder::Volumes, SiteStep::CreateVolume { volume, line }));
         let rest = VolumeSet { write_mode: None, read_cache: None, ..set };
         if rest != VolumeSet::default() {
             let changes = anew(&wanted.settings, &["mode", "read-cache"]);

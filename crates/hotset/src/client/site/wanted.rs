@@ -61,8 +61,34 @@ impl WantedSite {
                 wrong.push(Mistake::new(volume.line_of("backing"), message));
             }
         }
+        wanted.check_ssds(&mut wrong);
         wrong.sort_by_key(|wrong| wrong.line);
         if wrong.is_empty() { Ok(wanted) } else { Err(wrong) }
+    }
+}
+
+impl WantedSite {
+    /// An SSD is of one pool, in use or as a spare, and once; and no volume lies on it.
+    fn check_ssds(&self, wrong: &mut Vec<Mistake>) {
+        let mut uses: BTreeMap<&str, String> = BTreeMap::new();
+        for pool in &self.pools {
+            for (key, paths) in [("ssds", &pool.ssds), ("spares", &pool.spares)] {
+                let own = format!("{key} of pool {}", pool.name);
+                for path in paths.iter().flatten() {
+                    if let Some(other) = uses.insert(path, own.clone()) {
+                        wrong.push(Mistake::new(pool.line_of(key), format!("{own}: {path} is in {other} already")));
+                    }
+                }
+            }
+        }
+        for volume in &self.volumes {
+            let Some((backing, user)) = volume.backing.as_ref().and_then(|path| uses.get_key_value(path.as_str()))
+            else {
+                continue;
+            };
+            let message = format!("backing of volume {}: {backing} is in {user} already", volume.name);
+            wrong.push(Mistake::new(volume.line_of("backing"), message));
+        }
     }
 }
 

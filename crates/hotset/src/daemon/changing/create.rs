@@ -29,6 +29,9 @@ struct Checked {
     plan: PoolPlan,
 }
 
+/// Words in paths of the API where else the name of a pool is.
+const NAMES_OF_THE_API: [&str; 2] = ["import", "plan"];
+
 /// Makes pools.
 pub(crate) struct Creation {
     pub(crate) records: Arc<Records>,
@@ -84,6 +87,12 @@ impl Creation {
 
     async fn check_create(&self, request: &PoolCreate) -> Result<Checked, ApiError> {
         let spec = spec_of(request)?;
+        if NAMES_OF_THE_API.contains(&spec.name.as_str()) {
+            return Err(invalid(format!(
+                "pool {}: the API uses this word in the place of a name; choose another one",
+                spec.name
+            )));
+        }
         let snapshot = self.records.plane.snapshot().await?;
         self.check_name_is_free(&spec, &snapshot)?;
         if request.ssds.len() > limits::SSDS_MAX {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
-use hotset_api::{ApiError, ApiErrorKind, ConditionKind, OperationKind, SsdsAdd, SsdsRemove, Subject, SubjectKind};
+use hotset_api::{
+    ApiError, ApiErrorKind, ChangePlan, ConditionKind, OperationKind, SsdsAdd, SsdsRemove, Subject, SubjectKind,
+};
 use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus, Removed};
 use tokio::sync::oneshot;
@@ -36,6 +38,13 @@ pub(crate) enum SsdRole {
     Spare,
 }
 
+/// SSDs that could join a pool.
+struct Checked {
+    candidates: Vec<Candidate>,
+    /// What is to be known of the disks that the pool would lie on.
+    warnings: Vec<String>,
+}
+
 /// Changes which SSDs and spares pools have.
 pub(crate) struct Members {
     pub(crate) records: Arc<Records>,
@@ -46,6 +55,12 @@ pub(crate) struct Members {
 }
 
 impl Members {
+    /// What would be refused is refused; nothing is changed.
+    pub(crate) async fn plan_ssds(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<ChangePlan, ApiError> {
+        let Checked { warnings, .. } = self.check_add(name, add, place).await?;
+        Ok(ChangePlan { warnings })
+    }
+
     pub(crate) async fn add_ssds(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<bool, ApiError> {
         let pool = pool_name(name)?;
         let kind = match place {
@@ -64,19 +79,20 @@ impl Members {
         let name = pool.as_str();
         let what = format!("pool {name}: adding SSDs to it");
         let mut is_filled = false;
-        let (_one_at_a_time, candidates) = loop {
+        let (_one_at_a_time, Checked { candidates, warnings }) = loop {
             let lock = self.operations.wait_for_others(begun, &what, &self.records.change).await?;
-            let candidates = self.check_add(name, add, place).await?;
+            let checked = self.check_add(name, add, place).await?;
             self.operations.is_possible(begun.id);
-            if is_filled || !any_sparse(&candidates) {
-                break (lock, candidates);
+            if is_filled || !any_sparse(&checked.candidates) {
+                break (lock, checked);
             }
             // As with a new pool: other changes go on, and are looked at again.
             drop(lock);
-            self.creation.fill_sparse(&pool, &candidates, begun).await?;
+            self.creation.fill_sparse(&pool, &checked.candidates, begun).await?;
             is_filled = true;
         };
         begun.cancelled.check(&what)?;
+        self.records.offline().warnings.insert(name.to_owned(), warnings);
         let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
         let (added, of) = (paths.clone(), pool.clone());
         match place {
@@ -101,7 +117,7 @@ impl Members {
     }
 
     /// Everything that is known without writing.
-    async fn check_add(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<Vec<Candidate>, ApiError> {
+    async fn check_add(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<Checked, ApiError> {
         let pool = pool_name(name)?;
         let snapshot = self.records.plane.snapshot().await?;
         let Some(now) = snapshot.pools.iter().find(|open| open.name == pool) else {
@@ -120,8 +136,8 @@ impl Members {
             check_unsigned(candidates.iter().filter(|candidate| !own(candidate)))?;
         }
         self.check_memory_with(now, &candidates, &snapshot)?;
-        self.check_disks_with(now, &candidates, add.allow_same_disk).await?;
-        Ok(candidates)
+        let warnings = self.check_disks_with(now, &candidates, add.allow_same_disk).await?;
+        Ok(Checked { candidates, warnings })
     }
 
     /// The tables grow with the SSDs. A spare counts like an SSD from the beginning: when it takes over nobody is asked.
@@ -139,9 +155,15 @@ impl Members {
         check_memory(&plan)
     }
 
-    async fn check_disks_with(&self, now: &PoolStatus, new: &[Candidate], allowed: bool) -> Result<(), ApiError> {
+    /// What is to be known of the disks that the pool would lie on.
+    async fn check_disks_with(
+        &self,
+        now: &PoolStatus,
+        new: &[Candidate],
+        allowed: bool,
+    ) -> Result<Vec<String>, ApiError> {
         match now.kind {
-            PoolKind::Read => return Ok(()),
+            PoolKind::Read => return Ok(Vec::new()),
             PoolKind::ReadWrite => {}
         }
         let kind = now.kind;
@@ -149,15 +171,12 @@ impl Members {
         let mut on_disks: Vec<(String, String)> = online.collect();
         let paths: Vec<String> = new.iter().map(|candidate| candidate.path.clone()).collect();
         on_disks.extend(self.records.plane.first().call(move |plane| plane.pools().disks_of(paths)).await?);
-        let name = now.name.to_string();
-        let warnings = blocking(move || {
+        blocking(move || {
             let ssds = SsdOnDisk::all(on_disks);
             disks::check(kind, &ssds, allowed)?;
-            Ok::<_, ApiError>(disks::warnings(kind, &ssds))
+            Ok(disks::warnings(kind, &ssds))
         })
-        .await??;
-        self.records.offline().warnings.insert(name, warnings);
-        Ok(())
+        .await?
     }
 
     /// Empties SSDs and lets them go; answers when all is done.

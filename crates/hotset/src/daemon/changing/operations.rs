@@ -361,6 +361,11 @@ impl Operations {
     }
 
     pub(crate) fn end(&self, id: u64, error: Option<&ApiError>) {
+        self.end_having_found(id, error, None);
+    }
+
+    /// As [`Self::end`], of one that looks for something.
+    pub(super) fn end_having_found(&self, id: u64, error: Option<&ApiError>, found: Option<Found>) {
         let mut register = self.register();
         let Some(mut running) = register.running.remove(&id) else { return };
         running.turn(match error {
@@ -372,7 +377,7 @@ impl Operations {
         let done_bytes = if running.phase == Phase::Done { now.total_bytes } else { now.done_bytes };
         let ended =
             Operation { done_bytes, eta_seconds: None, ended_unix_ms: Some(unix_ms()), error: error.cloned(), ..now };
-        let change = ended_as(&ended, running.asked_by);
+        let change = ended_as(&ended, running.asked_by, found);
         register.ended.push_front(ended);
         register.ended.truncate(ENDED_MAX);
         drop(register);
@@ -418,18 +423,24 @@ fn cancelled_error(what: &str) -> ApiError {
     ApiError::new(ApiErrorKind::Cancelled, format!("{what} was cancelled; nothing was changed"))
 }
 
+/// What an operation found that looks for something, and how bad that is.
+pub(super) struct Found {
+    pub(super) severity: Severity,
+    pub(super) words: String,
+}
+
 /// The event that an operation has ended.
-fn ended_as(ended: &Operation, by: Who) -> Change {
+fn ended_as(ended: &Operation, by: Who, found: Option<Found>) -> Change {
     let how = match &ended.error {
         None => "done",
         Some(error) if error.kind == ApiErrorKind::Cancelled => "cancelled",
         Some(_) => "failed",
     };
-    let severity = match ended.state {
-        OperationState::Failed => Severity::Error,
-        OperationState::Running | OperationState::Done | OperationState::Cancelled => Severity::Info,
+    let (severity, cause) = match (&ended.error, found) {
+        (Some(error), _) if ended.state == OperationState::Failed => (Severity::Error, error.to_string()),
+        (_, Some(found)) => (found.severity, found.words),
+        (error, None) => (Severity::Info, error.as_ref().map_or_else(String::new, ToString::to_string)),
     };
-    let cause = ended.error.as_ref().map_or_else(String::new, ToString::to_string);
     Change { severity, subject: ended.subject.clone(), change: format!("{} {how}", ended.kind.word()), cause, by }
 }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use hotset_api::{ApiError, ApiErrorKind, OperationKind, Subject, SubjectKind};
 use hotset_cache::config::PoolName;
-use hotset_cache::{Error, ScrubState};
+use hotset_cache::{Error, ScrubState, ScrubStatus};
 
-use super::operations::{Begin, Begun, Cancel, Operations, carry_on};
+use super::operations::{Begin, Begun, Cancel, Found, Operations, carry_on};
 use crate::daemon::naming::{no_such_pool, pool_name};
 use crate::daemon::opening::records::Records;
 use crate::daemon::who::Who;
 use crate::plane::Snapshot;
+use crate::words;
 
 /// Scrubs pools.
 pub(crate) struct Scrubs {
@@ -39,18 +40,24 @@ impl Scrubs {
         let this = Arc::clone(self);
         tokio::spawn(async move {
             let outcome = carry_on(cancelled, this.scrub(name.clone(), begun), this.cancel_scrub(&name)).await;
-            match &outcome {
-                Ok(()) => tracing::info!("pool {name}: the scrub has ended"),
-                Err(error) => tracing::warn!("pool {name}: the scrub ended: {error}"),
+            let found = outcome
+                .as_ref()
+                .ok()
+                .and_then(words::scrub)
+                .map(|scrub| Found { severity: words::scrub_severity(scrub), words: words::scrub_found(scrub) });
+            match (&found, &outcome) {
+                (Some(found), _) => tracing::info!("pool {name}: the scrub has ended: {}", found.words),
+                (None, Ok(_)) => tracing::info!("pool {name}: the scrub has ended"),
+                (None, Err(error)) => tracing::warn!("pool {name}: the scrub ended: {error}"),
             }
-            this.operations.end(id, outcome.err().as_ref());
+            this.operations.end_having_found(id, outcome.and_then(not_cancelled).err().as_ref(), found);
         });
         // From here on the pool's status says that it runs. An error is the operation's.
         let _ = under_way.await;
         Ok(id)
     }
 
-    async fn scrub(&self, name: PoolName, begun: tokio::sync::oneshot::Sender<()>) -> Result<(), ApiError> {
+    async fn scrub(&self, name: PoolName, begun: tokio::sync::oneshot::Sender<()>) -> Result<ScrubStatus, ApiError> {
         let done = self.records.plane.of_pool(&name.clone()).call(move |plane| async move {
             let pool = plane.pool(&name)?;
             // The scrub is polled first, which begins it.
@@ -59,11 +66,7 @@ impl Scrubs {
             };
             futures_util::future::join(pool.scrub(), begun).await.0
         });
-        let done = done.await?;
-        match done.state {
-            ScrubState::Cancelled => Err(ApiError::new(ApiErrorKind::Cancelled, "the scrub was cancelled")),
-            ScrubState::Never | ScrubState::Running | ScrubState::Finished => Ok(()),
-        }
+        done.await
     }
 
     /// A pool that is gone scrubs nothing.
@@ -74,6 +77,13 @@ impl Scrubs {
             Ok::<(), Error>(())
         };
         let _ = thread.call(cancel).await;
+    }
+}
+
+fn not_cancelled(scrub: ScrubStatus) -> Result<(), ApiError> {
+    match scrub.state {
+        ScrubState::Cancelled => Err(ApiError::new(ApiErrorKind::Cancelled, "the scrub was cancelled")),
+        ScrubState::Never | ScrubState::Running | ScrubState::Finished => Ok(()),
     }
 }
 

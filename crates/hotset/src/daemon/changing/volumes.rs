@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use hotset_api::{ApiError, ApiErrorKind, ConditionKind, Subject, SubjectKind, VolumeCreate, VolumeSet, WriteMode};
+use hotset_api::{
+    ApiError, ApiErrorKind, ChangePlan, ConditionKind, Subject, SubjectKind, VolumeCreate, VolumeSet, WriteMode,
+};
 use hotset_block::Access;
 use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{Cleared, DirtyData, VolumeStatus};
@@ -55,6 +57,14 @@ impl Volumes {
         self.backings.note_backing(name.as_str(), &request.backing).await;
         tracing::info!(volume = %name, backing = request.backing, "created");
         Ok(())
+    }
+
+    /// What would be refused is refused; nothing is changed.
+    pub(crate) async fn plan_volume(&self, request: &VolumeCreate) -> Result<ChangePlan, ApiError> {
+        self.devices.check_answers(&request.backing).await?;
+        let pool = request.pool.as_deref().map(pool_name).transpose()?;
+        self.check_volume(&spec_of(request)?, pool.as_ref()).await?;
+        Ok(ChangePlan::default())
     }
 
     /// Renames a volume while hosts use it. The pool's catalogue first, which wins over the records after a crash.

@@ -26,6 +26,16 @@ pub(super) async fn add_ssds(
     .await
 }
 
+#[utoipa::path(post, path = "/api/v1/pools/{name}/ssds/plan", params(("name" = String, Path)), request_body = api::SsdsAdd,
+    responses((status = 200, body = api::ChangePlan), (status = "default", body = ApiError)))]
+pub(super) async fn plan_ssds(
+    State(rooms): Manages,
+    Path(name): Path<String>,
+    Body(add): Body<api::SsdsAdd>,
+) -> Answer<api::ChangePlan> {
+    Ok(Json(rooms.members.plan_ssds(&name, &add, SsdRole::Pool).await?))
+}
+
 #[utoipa::path(delete, path = "/api/v1/pools/{name}/ssds", params(("name" = String, Path)),
     request_body = api::SsdsRemove,
     responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
@@ -63,6 +73,16 @@ pub(super) async fn add_spares(
         rooms.reporting.pool_change(&name, changed).await
     })
     .await
+}
+
+#[utoipa::path(post, path = "/api/v1/pools/{name}/spares/plan", params(("name" = String, Path)), request_body = api::SsdsAdd,
+    responses((status = 200, body = api::ChangePlan), (status = "default", body = ApiError)))]
+pub(super) async fn plan_spares(
+    State(rooms): Manages,
+    Path(name): Path<String>,
+    Body(add): Body<api::SsdsAdd>,
+) -> Answer<api::ChangePlan> {
+    Ok(Json(rooms.members.plan_ssds(&name, &add, SsdRole::Spare).await?))
 }
 
 #[utoipa::path(delete, path = "/api/v1/pools/{name}/spares", params(("name" = String, Path)),

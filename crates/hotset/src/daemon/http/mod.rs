@@ -54,6 +54,7 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         pools::release_pool,
         volumes::list_volumes,
         volumes::create_volume,
+        volumes::plan_volume,
         volumes::show_volume,
         volumes::set_volume,
         volumes::delete_volume,
@@ -83,9 +84,11 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         events::stream_events,
         history::history,
         members::add_ssds,
+        members::plan_ssds,
         members::remove_ssds,
         members::cancel_removal,
         members::add_spares,
+        members::plan_spares,
         members::remove_spares,
         whole::status,
         whole::memory_cache,
@@ -117,10 +120,13 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/pools/{name}/losses", get(pools::losses))
         .route("/pools/{name}/losses/accept", post(pools::accept_loss))
         .route("/pools/{name}/ssds", post(members::add_ssds).delete(members::remove_ssds))
+        .route("/pools/{name}/ssds/plan", post(members::plan_ssds))
         .route("/pools/{name}/removal", delete(members::cancel_removal))
         .route("/pools/{name}/spares", post(members::add_spares).delete(members::remove_spares))
+        .route("/pools/{name}/spares/plan", post(members::plan_spares))
         .route("/volumes", get(volumes::list_volumes).post(volumes::create_volume))
         .route("/volumes/{name}", get(volumes::show_volume).patch(volumes::set_volume).delete(volumes::delete_volume))
+        .route("/volumes/{name}/plan", post(volumes::plan_volume))
         .route("/volumes/{name}/name", put(volumes::rename_volume))
         .route("/volumes/{name}/growth", post(volumes::grow_volume))
         .route("/volumes/{name}/clear", post(volumes::clear_volume))

@@ -32,6 +32,16 @@ pub(super) async fn create_volume(
     .await
 }
 
+#[utoipa::path(post, path = "/api/v1/volumes/{name}/plan", params(("name" = String, Path)), request_body = api::VolumeCreate,
+    responses((status = 200, body = api::ChangePlan), (status = "default", body = ApiError)))]
+pub(super) async fn plan_volume(
+    State(rooms): Manages,
+    Name(name): Name<String>,
+    Body(request): Body<api::VolumeCreate>,
+) -> Answer<api::ChangePlan> {
+    Ok(Json(rooms.volumes.plan_volume(&api::VolumeCreate { name, ..request }).await?))
+}
+
 #[utoipa::path(get, path = "/api/v1/volumes/{name}", params(("name" = String, Path)),
     responses((status = 200, body = api::Volume), (status = "default", body = ApiError)))]
 pub(super) async fn show_volume(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::Volume> {

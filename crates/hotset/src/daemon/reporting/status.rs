@@ -5,16 +5,14 @@ use std::time::Instant;
 
 use hotset_api as api;
 use hotset_api::{
-    ApiError, Connect, DeviceIo, Health, Pool, PoolChange, PoolList, PoolState, Progress, Scrub, Smart, Spare, Ssd,
-    SsdHealth, SsdIdentity, SsdState, Stats, Status, SubjectKind, Volume, VolumeChange, VolumeCounters, VolumeList,
-    VolumeState, VolumeStats, WriteLog,
+    ApiError, Connect, DeviceIo, Health, Pool, PoolChange, PoolList, PoolState, Progress, Smart, Spare, Ssd, SsdHealth,
+    SsdIdentity, SsdState, Stats, Status, SubjectKind, Volume, VolumeChange, VolumeCounters, VolumeList, VolumeState,
+    VolumeStats, WriteLog,
 };
 use hotset_block::emulated::EmulatedArraySpec;
 use hotset_cache::PolicySwitch;
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeName, VolumeSettings};
-use hotset_cache::{
-    FenceCause, PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus,
-};
+use hotset_cache::{FenceCause, PoolStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus};
 
 use super::conditions::{self, CacheFacts, PoolFacts, SsdFacts, StateAndHealth};
 use super::connect::{self, nbd_uri};
@@ -379,7 +377,7 @@ fn pool(status: &PoolStatus, offline: &Offline, condition: StateAndHealth<PoolSt
         epoch: status.epoch,
         recovery: status.recovery.clone(),
         write_log: status.write_log.as_ref().map(write_log),
-        scrub: scrub(&status.scrub),
+        scrub: words::scrub(&status.scrub),
         warnings: offline.warnings.get(status.name.as_str()).cloned().unwrap_or_default(),
         ssds: status.ssds.iter().map(ssd).collect(),
         spares: status.spares.iter().map(spare).collect(),
@@ -399,26 +397,6 @@ fn spare(spare: &SpareStatus) -> Spare {
         present: spare.present,
         reason: words::spare_reason(spare.reason.as_ref()),
     }
-}
-
-fn scrub(status: &ScrubStatus) -> Option<Scrub> {
-    let state = match status.state {
-        ScrubState::Never => return None,
-        ScrubState::Running => api::ScrubState::Running,
-        ScrubState::Finished => api::ScrubState::Finished,
-        ScrubState::Cancelled => api::ScrubState::Cancelled,
-    };
-    Some(Scrub {
-        state,
-        checked_bytes: status.checked_bytes,
-        total_bytes: status.total_bytes,
-        bad_pages: status.bad_pages,
-        repaired_pages: status.repaired_pages,
-        dropped_pages: status.dropped_pages,
-        lost_pages: status.lost_pages,
-        elapsed_seconds: status.seconds,
-        ended_unix_ms: (status.state != ScrubState::Running).then(|| status.ended_unix_seconds * 1000),
-    })
 }
 
 fn write_log(status: &WriteLogStatus) -> WriteLog {
