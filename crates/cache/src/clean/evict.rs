@@ -100,6 +100,7 @@ impl<E: Env> Clean<E> {
         let used = |segment: &u32| self.slots.borrow().used_among(slots_of(ssd, *segment));
         let segment = self.claimable_segments(ssd, random).into_iter().min_by_key(used)?;
         let from_fills = ssd.segments.take_from_fills(segment);
+        from_fills.iter().for_each(|local| self.fills.slot_is_taken(ssd.slot_index(*local)));
         ssd.segments.claim(segment);
         let slots = ssd.segments.slots(segment);
         for local in ssd.take_ready_of(&slots).into_iter().chain(from_fills) {

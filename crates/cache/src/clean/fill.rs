@@ -56,6 +56,10 @@ impl<E: Env> Clean<E> {
     /// Writes a block that was read into its slot, and makes it visible: `header` is to be written before `data`, in one buffer with
     /// it. Answers how many of its pages came in: none, if the log took the slot meanwhile. The fill is not ended by this.
     pub(crate) async fn complete_fill(&self, fill: &Fill, mut header: Buf, data: Buf) -> u32 {
+        if !fill.has_slot() {
+            // Reading took too long.
+            return 0;
+        }
         assert_eq!(header.len(), self.header_bytes(fill), "a block is written without room for its header");
         let checksums: Vec<u32> =
             if self.checksums { data.chunks_exact(PAGE_BYTES).map(crc32c).collect() } else { Vec::new() };
@@ -69,10 +73,7 @@ impl<E: Env> Clean<E> {
             checksums: checksums.clone(),
         };
         described.encode_into(&mut header);
-        if !ssd.begin_fill_write(described.slot, described.generation) {
-            // The log has the slot: reading took too long.
-            return 0;
-        }
+        ssd.begin_fill_write(described.slot, described.generation);
         if !fill.pages().is_empty() {
             let offset = ssd.layout.slot_offset(described.slot);
             let purpose = Purpose::Slot { slot: described.slot, generation: described.generation };

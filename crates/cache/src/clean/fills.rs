@@ -8,7 +8,7 @@ use std::rc::Rc;
 use hotset_block::sync::{Event, Wait};
 use hotset_block::{Buf, Instant};
 
-use crate::address::{BlockKey, VolumeIndex};
+use crate::address::{BlockKey, SlotIndex, VolumeIndex};
 use crate::clean::page_set::PageSet;
 use crate::clean::slots::SlotContent;
 use crate::clean::sweep::Sweep;
@@ -26,6 +26,8 @@ pub(crate) struct Fill {
     pub(super) attachment: u64,
     /// The pages that may still become visible (rule `fill-clean-only`): only ever shrinks.
     pages: Cell<PageSet>,
+    /// False: the log has taken its slot, and the block does not come in.
+    has_slot: Cell<bool>,
     began: Instant,
     /// No read of it has begun yet.
     waits: Cell<bool>,
@@ -39,7 +41,8 @@ impl Fill {
     /// A block of this attachment comes into a slot, of which these pages may become visible.
     pub(super) fn new(content: SlotContent, attachment: u64, pages: PageSet, began: Instant) -> Self {
         let (waits, carried, offered) = (Cell::new(true), Cell::new(false), RefCell::default());
-        Self { content, attachment, pages: Cell::new(pages), began, waits, carried, offered }
+        let (pages, has_slot) = (Cell::new(pages), Cell::new(true));
+        Self { content, attachment, pages, has_slot, began, waits, carried, offered }
     }
 
     pub(crate) fn key(&self) -> BlockKey {
@@ -49,6 +52,11 @@ impl Fill {
     /// What may still become visible.
     pub(crate) fn pages(&self) -> PageSet {
         self.pages.get()
+    }
+
+    /// Its slot is its own. If not, it may by now be another SSD's.
+    pub(super) fn has_slot(&self) -> bool {
+        self.has_slot.get()
     }
 
     /// A host's miss reads it from now on: it waits for no turn.
@@ -228,6 +236,13 @@ impl Fills {
         self.wake_pump();
     }
 
+    /// The log has taken this slot from the fill that had it, and was to write it.
+    pub(super) fn slot_is_taken(&self, slot: SlotIndex) {
+        let running = self.running.borrow();
+        let fill = running.values().find(|fill| fill.has_slot() && fill.content.slot == slot);
+        fill.expect("a fill that has a slot runs").has_slot.set(false);
+    }
+
     /// The block that was to be filled next is not: whoever waits for it looks again.
     pub(crate) fn skipped(&self) {
         self.ended.wake_all();
@@ -261,7 +276,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::address::{BlockIndex, SlotIndex};
+    use crate::address::BlockIndex;
+    use crate::refused::assert_refused;
 
     /// A fill, the simple way.
     struct NaiveFill {
@@ -463,5 +479,19 @@ mod tests {
         assert!(!fills.leave_room(2, late) && fills.leave_room(3, late), "the others are as many as ever");
         (2..8).for_each(|block| drop(begin(&fills, key(1, block), began)));
         assert!(!fills.leave_room(2, late.plus(limits::BACKING_TIMEOUT)), "ten take memory, and that is bounded");
+    }
+
+    #[test]
+    fn a_fill_learns_that_its_slot_was_taken_and_another_one_does_not() {
+        let fills = Fills::default();
+        let [lost, kept] = [3, 4].map(|number| {
+            let content = SlotContent { slot: SlotIndex(number), key: key(1, number), generation: 7 };
+            let fill = Rc::new(Fill::new(content, 1, PageSet::default(), Instant::default()));
+            fills.begin(Rc::clone(&fill));
+            fill
+        });
+        fills.slot_is_taken(SlotIndex(3));
+        assert!(!lost.has_slot() && kept.has_slot());
+        assert_refused("a fill that has a slot runs", || fills.slot_is_taken(SlotIndex(3)));
     }
 }

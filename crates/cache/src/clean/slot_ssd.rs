@@ -142,9 +142,9 @@ impl<E: Env> SlotSsd<E> {
         Some((local, low_half(fills)))
     }
 
-    /// The fill with this generation writes to the slot from here on. False: the log has taken it.
-    pub(super) fn begin_fill_write(&self, local: u32, generation: u32) -> bool {
-        self.segments.begin_fill_write(local, generation)
+    /// The fill with this generation, which has the slot, writes to it from here on.
+    pub(super) fn begin_fill_write(&self, local: u32, generation: u32) {
+        self.segments.begin_fill_write(local, generation);
     }
 
     /// Nothing more is written to the slot by the fill with this generation: it is used from here on, or reclaimed.
@@ -306,7 +306,7 @@ mod tests {
 
     fn filled(ssd: &SlotSsd<HostEnv>) -> u32 {
         let (local, generation) = ssd.take_ready().expect("every slot is ready");
-        assert!(ssd.begin_fill_write(local, generation), "nobody took it");
+        ssd.begin_fill_write(local, generation);
         ssd.fill_ended(local, generation);
         ssd.slot_is_used();
         local

@@ -131,15 +131,11 @@ impl Segments {
         assert_eq!(other, None, "slot {local_slot} is given to a fill while another one has it");
     }
 
-    /// The fill with this generation has its block, and writes it from here on. False: its slot was taken from it.
-    pub(crate) fn begin_fill_write(&self, local_slot: u32, generation: u32) -> bool {
-        let mut filling = self.filling.borrow_mut();
-        let Some(own) = filling.get_mut(&local_slot).filter(|filling| filling.generation == generation) else {
-            return false;
-        };
-        assert_eq!(own.stage, FillStage::Reads, "slot {local_slot} is written twice by one fill");
-        own.stage = FillStage::Writes;
-        true
+    /// The fill with this generation, which has the slot, has its block and writes it from here on.
+    pub(crate) fn begin_fill_write(&self, local_slot: u32, generation: u32) {
+        let before = self.filling.borrow_mut().insert(local_slot, Filling { generation, stage: FillStage::Writes });
+        let own = Filling { generation, stage: FillStage::Reads };
+        assert_eq!(before, Some(own), "slot {local_slot} is not the fill's that begins to write to it");
     }
 
     /// A page is written to a slot that is in use, beside others of its block.
@@ -389,14 +385,11 @@ mod tests {
         let segments = Segments::new(10, 2, 3);
         segments.begin_fill(4, 70);
         assert!(segments.is_filling(3) && !segments.is_written(3) && !segments.is_being_filled(4, 70));
-        assert!(!segments.begin_fill_write(4, 71) && !segments.begin_fill_write(5, 70));
-        assert!(segments.begin_fill_write(4, 70) && segments.is_written(3));
+        segments.begin_fill_write(4, 70);
+        assert!(segments.is_written(3));
         assert!(
             segments.is_being_filled(4, 70) && !segments.is_being_filled(4, 71) && !segments.is_being_filled(5, 70)
         );
-        assert_refused("is written twice by one fill", || {
-            segments.begin_fill_write(4, 70);
-        });
         segments.end_fill(4, 70);
         assert!(!segments.is_being_filled(4, 70));
         segments.begin_fill(4, 71);
@@ -410,13 +403,12 @@ mod tests {
         segments.begin_fill(6, 72);
         assert_eq!(segments.take_from_fills(3), [3, 5]);
         assert!(!segments.is_filling(3) && segments.is_filling(4), "a segment has its own slots alone");
-        assert!(!segments.begin_fill_write(3, 70) && segments.begin_fill_write(6, 72));
+        assert_refused("slot 3 is not the fill's that begins to write to it", || segments.begin_fill_write(3, 70));
+        segments.begin_fill_write(6, 72);
+        assert_refused("slot 6 is not the fill's that begins to write to it", || segments.begin_fill_write(6, 72));
         assert_refused("is taken from what is written to it", || {
             segments.take_from_fills(4);
         });
-        // The log gives the segment back, and another fill has the slot.
-        segments.begin_fill(3, 73);
-        assert!(!segments.begin_fill_write(3, 70) && segments.begin_fill_write(3, 73));
     }
 
     #[test]
@@ -531,7 +523,7 @@ mod tests {
         let stride = layout.stride();
         let own = Purpose::Slot { slot, generation: 70 };
         assert!(!allows(own, at(layout.slot_offset(slot), stride)), "its block is not there yet");
-        assert!(segments.begin_fill_write(slot, 70));
+        segments.begin_fill_write(slot, 70);
         let (records, index) = (RECORDS_OFFSET, layout.segments_offset());
         let log = layout.segment_offset(of_log);
         let good = [
