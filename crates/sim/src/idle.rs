@@ -162,7 +162,9 @@ fn damage(world: &World, ssd: &Ssd) {
     if troubles.misplaced_slots && world.simulation.draw(|random| random.one_in(4)) {
         lose_journal_sector(world, ssd);
     }
-    if world.shape.profile == Profile::LostTails && world.simulation.draw(|random| random.one_in(2)) {
+    // One that is alone, because the making of its pool was cut off, may lose what was flushed within 100 ms (docs/FORMAT.md).
+    let loses_end = world.shape.profile == Profile::LostTails && world.simulation.draw(|random| random.one_in(2));
+    if loses_end && world.has_another(ssd) {
         lose_end_of_journal(world, ssd);
     }
     let turns_back = troubles.misplaced_slots || world.shape.profile == Profile::LostState;

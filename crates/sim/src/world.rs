@@ -281,10 +281,12 @@ impl World {
     /// Whether an SSD may be damaged now: not while the state directory, which would have to vouch for the others, is lost;
     /// nor one that is alone in the pool because the others were not told of it before its making was cut off.
     pub fn may_damage(&self, ssd: &Ssd) -> bool {
-        let others = || {
-            self.ssds.iter().any(|other| !Rc::ptr_eq(&other.disk, &ssd.disk) && matches!(other.label(), Ok(Some(_))))
-        };
-        self.may_suffer(ssd) && !(self.writes_back() && (self.state_is_blank.get() || !others()))
+        self.may_suffer(ssd) && !(self.writes_back() && (self.state_is_blank.get() || !self.has_another(ssd)))
+    }
+
+    /// Another SSD is in the pool, and knows what this one has flushed.
+    pub fn has_another(&self, ssd: &Ssd) -> bool {
+        self.ssds.iter().any(|other| !Rc::ptr_eq(&other.disk, &ssd.disk) && matches!(other.label(), Ok(Some(_))))
     }
 
     /// The pool may have newer data of this volume than its backing device.
