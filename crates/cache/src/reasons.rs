@@ -141,7 +141,7 @@ impl fmt::Display for VolumeFence {
                 f,
                 "{dirty_bytes} bytes of dirty data belong to another backing device or another state of it ({difference}): \
                  the volume serves nothing and nothing is lost. Put the right device back and restart; or, if this is the right \
-                 one, accept it; or give the dirty data up"
+                 one, accept it; or discard the dirty data"
             ),
             Self::UnknownLoss => f.write_str(
                 "SSDs were lost with dirty data of this volume, and the record of what it was is gone from the state \

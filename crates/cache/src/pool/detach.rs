@@ -104,7 +104,7 @@ impl<E: Env> PoolInner<E> {
                 let seconds = limits::BACKING_TIMEOUT.as_secs();
                 return refused(format!(
                     "{bytes} bytes of dirty data are not on its backing device, which took none of them for {seconds} s: \
-                     repair it, or give the data up by force"
+                     repair it, or discard the data by force"
                 ));
             }
         }

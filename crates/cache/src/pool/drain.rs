@@ -93,7 +93,7 @@ impl<E: Env> PoolInner<E> {
         }
         let message = format!(
             "volume {name}: {dirty} bytes of dirty data are not on its backing device, which is not there: bring it back, \
-             or give the data up by force"
+             or discard the data by force"
         );
         Err(Error::new(ErrorKind::Refused, message))
     }

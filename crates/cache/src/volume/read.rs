@@ -100,12 +100,17 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         Self { volume }
     }
 
+    /// Where the volume is cached. A read that is refused for that has missed, as all must that are no hits.
+    fn place(self) -> Result<Option<Rc<Attached<E>>>, Error> {
+        self.volume.place().inspect_err(|_| self.volume.stats.count_missed(Missed::Degraded))
+    }
+
     /// The newest bytes of `range`, which is valid and not empty. They are not in the destination's buffer if a device failed
     /// to fill it, and may still write to it.
     ///
     /// Hits are read here. What takes more than a hit lies in a box: its future would make that of every read as large as itself.
     async fn read_range(self, range: ByteRange, mut destination: Destination) -> Result<Buf, Error> {
-        let attached = self.volume.place().inspect_err(|_| self.volume.stats.count_missed(Missed::Degraded))?;
+        let attached = self.place()?;
         let pages = pages_of(range);
         let cutoff = self.volume.spec.borrow().settings.read_cutoff_bytes;
         let is_of_stream = cutoff.is_some_and(|cutoff| self.volume.read_streams.borrow_mut().record(range) > cutoff);
@@ -138,7 +143,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         let pages = pages_of(range);
         let ahead = if self.volume.memory.reads_ahead() { ReadAhead::of(self.volume).read(range).await } else { None };
         // Waiting for it took its time.
-        let attached = self.volume.place()?;
+        let attached = self.place()?;
         if let Some(buf) = ahead {
             add(&self.volume.stats.bypassed_reads, u64::from(attached.is_some()));
             self.volume.missed(&pages, Missed::Stream);
@@ -275,7 +280,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
             return Ok(within_pages(buf, &pages, range));
         }
         // Trying took its time: the pages may be elsewhere now.
-        self.read_below(self.volume.place()?, range, Destination::Own).await
+        self.read_below(self.place()?, range, Destination::Own).await
     }
 
     /// What is where the plan says. What is `past` the cache brings nothing in; it is a hit where the cache has all of it.
