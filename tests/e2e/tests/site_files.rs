@@ -97,6 +97,7 @@ fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done(
         (good.replace("pool = \"quick\"", "pool = \"slow\""), ["line 11: pool of volume data", "no pool slow"]),
         (good.replace("plain.img", "nowhere.img"), ["line 16: backing of volume plain", "nowhere.img"]),
         (good.replace("ssd1", "ssd9"), ["line 5: ssds of pool quick", "ssd9"]),
+        (good.replace("dirty-age", "spares = [\"/nowhere\"]\ndirty-age"), ["line 7: spares of pool quick", "/nowhere"]),
         (good.replace("plain.img", "ssd0"), ["line 16: backing of volume plain", "ssd0"]),
         (good.replace("[volume.plain]", "[volume.plain"), ["line 15", ""]),
     ] {

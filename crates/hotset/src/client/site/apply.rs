@@ -46,7 +46,7 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &ApplyArguments) -
     let here = client.door().is_of_this_machine();
     let same = |one: &str, other: &str| is_same(here, one, other);
     let plan = plan(&wanted, &pools.pools, &volumes.volumes, &same).map_err(told)?;
-    let refused = check(client, &plan.steps, &same)?;
+    let refused = check(client, &plan.steps, here, &same)?;
     if !refused.is_empty() {
         return Err(told(refused));
     }
@@ -87,8 +87,13 @@ fn is_same(here: bool, one: &str, other: &str) -> bool {
 }
 
 /// What the daemon would refuse, asked of it before anything is changed; each with its line.
-fn check(client: &Client, steps: &[SiteStep], same: &dyn Fn(&str, &str) -> bool) -> Result<Vec<Mistake>, ApiError> {
-    let mut check = Check { client, steps, same, tables_bytes: 0, wrong: Vec::new() };
+fn check(
+    client: &Client,
+    steps: &[SiteStep],
+    here: bool,
+    same: &dyn Fn(&str, &str) -> bool,
+) -> Result<Vec<Mistake>, ApiError> {
+    let mut check = Check { client, steps, here, same, tables_bytes: 0, wrong: Vec::new() };
     for step in steps {
         check.check(step)?;
     }
@@ -98,6 +103,8 @@ fn check(client: &Client, steps: &[SiteStep], same: &dyn Fn(&str, &str) -> bool)
 struct Check<'a> {
     client: &'a Client,
     steps: &'a [SiteStep],
+    /// The daemon's files are those of this machine.
+    here: bool,
     same: &'a dyn Fn(&str, &str) -> bool,
     /// The memory that the pools take which are new in the file.
     tables_bytes: u64,
@@ -146,7 +153,16 @@ impl Check<'_> {
     }
 
     fn ask_about_ssds(&mut self, key: &str, pool: &str, ssds: &[String], line: usize) -> Result<(), ApiError> {
-        if ssds.is_empty() || self.is_new(pool) {
+        if self.is_new(pool) {
+            // A pool that is made before is not there to be asked about.
+            let missing =
+                ssds.iter().filter(|_| self.here).filter_map(|ssd| Some((ssd, std::fs::metadata(ssd).err()?)));
+            let told =
+                missing.map(|(ssd, error)| Mistake::new(line, format!("{key} of pool {pool}: SSD {ssd}: {error}")));
+            self.wrong.extend(told);
+            return Ok(());
+        }
+        if ssds.is_empty() {
             return Ok(());
         }
         let (path, subject) = (format!("/pools/{pool}/{key}/plan"), format!("pool {pool}"));
