@@ -55,7 +55,9 @@ pub use pool::plan::PoolSpec;
 pub use pool::remove::Removed;
 pub use pool::survey::Missing;
 pub use pool::{Pool, ssds_awaited};
-pub use reasons::{BackingStop, NoCopy, PoolReason, SpareReason, SsdDoubt, SsdReason, VolumeFence, VolumeReason};
+pub use reasons::{
+    BackingStop, NoCopy, NotUsed, OutOfUse, PoolReason, SpareReason, SsdDoubt, SsdReason, VolumeFence, VolumeReason,
+};
 pub use status::{
     CacheUse, DeviceIo, ErrorAnswer, Evacuation, FailedSsd, Health, PoolPlan, PoolStatus, Rebuild, Refusal, ScrubState,
     ScrubStatus, SpareStatus, SsdStatus, SsdWritesStatus, VolumeStats, VolumeStatus, WriteLogStatus,

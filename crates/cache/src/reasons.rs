@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hotset_block::DeviceError;
+
 use crate::config::PoolName;
 use crate::date::date_and_time;
 use crate::error::Error;
@@ -55,40 +57,118 @@ pub enum SsdReason {
     },
     /// It did not answer: the pool goes on without it until it does.
     WithoutIt {
-        why: String,
+        why: OutOfUse,
     },
     /// It takes no writes. What no other one has is read from it; it may be taken back by itself.
     TakesNoWrites {
-        why: String,
+        why: OutOfUse,
         only_here_bytes: u64,
         may_pass: bool,
     },
     OutOfUse {
-        why: String,
+        why: OutOfUse,
     },
     /// It was not taken into use when the pool was opened, or is on record as one that failed before.
     NotUsed {
-        why: String,
+        why: NotUsed,
     },
     /// It is in use.
     Doubt(SsdDoubt),
 }
 
-impl SsdReason {
-    /// Of one that is not used; `None` if there is nothing to say.
-    pub(crate) fn not_used(why: String) -> Option<Self> {
-        (!why.is_empty()).then_some(Self::NotUsed { why })
-    }
+/// What took an SSD out of use in this run. Its words are here, for they go on record on the other SSDs, and errors say them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutOfUse {
+    /// It failed what was asked of it, or refused it.
+    Failed(DeviceError),
+    /// So many of its reads failed or brought wrong bytes.
+    Misread {
+        reads: u64,
+    },
+    DidNotAnswer {
+        seconds: u64,
+    },
+    /// It took no writes before.
+    RefusedThenSilent {
+        seconds: u64,
+    },
+    /// The pool stopped meanwhile.
+    SilentAtStop {
+        seconds: u64,
+    },
+    Removed,
+    /// It came back, and is used by another name.
+    CameBack,
+    /// Somebody else has the pool.
+    TakenOver(VolumeFence),
+    PoolStopped,
+}
 
-    /// What was said of one that is not used.
-    pub(crate) fn why_not_used(&self) -> Option<&str> {
+impl fmt::Display for OutOfUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotUsed { why } => Some(why),
-            Self::NotAnswering { .. }
-            | Self::WithoutIt { .. }
-            | Self::TakesNoWrites { .. }
-            | Self::OutOfUse { .. }
-            | Self::Doubt(_) => None,
+            Self::Failed(error) => write!(f, "{error}"),
+            Self::Misread { reads } => write!(f, "{reads} of its reads failed or brought wrong bytes"),
+            Self::DidNotAnswer { seconds } => write!(f, "it did not answer for {seconds} s"),
+            Self::RefusedThenSilent { seconds } => {
+                write!(f, "it took no writes, and then did not answer for {seconds} s")
+            }
+            Self::SilentAtStop { seconds } => {
+                write!(f, "it did not answer for {seconds} s when the pool stopped, and was not left clean")
+            }
+            Self::Removed => f.write_str("it was removed"),
+            Self::CameBack => f.write_str("it came back, and is used anew"),
+            Self::TakenOver(fence) => write!(f, "{fence}"),
+            Self::PoolStopped => f.write_str("the pool has stopped"),
+        }
+    }
+}
+
+/// Why an SSD was not taken into use when the pool was opened. Its words are here, for they go on record on the SSDs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotUsed {
+    /// Nothing with its label was there.
+    Missing,
+    /// Its device is there, and could not be used.
+    LeftOut(Error),
+    /// It left before, and is back while there is dirty data.
+    LeftEarlier,
+    /// Its label says that it is a spare, and the pool knows of no such one.
+    UnknownSpare,
+    /// It failed in an earlier run, of which this is on record.
+    FailedBefore { how: String },
+    /// It was missing in an earlier run, or did not answer, of which this is on record.
+    MissedBefore { how: String },
+}
+
+impl NotUsed {
+    /// What goes on record of it: that, of one that is on record already.
+    pub(crate) fn on_record(&self) -> String {
+        match self {
+            Self::FailedBefore { how } | Self::MissedBefore { how } => how.clone(),
+            Self::Missing | Self::LeftOut(_) | Self::LeftEarlier | Self::UnknownSpare => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for NotUsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("missing at the start: it left the pool"),
+            Self::LeftOut(error) => write!(f, "{error}: it left the pool"),
+            Self::LeftEarlier => f.write_str(
+                "it left the pool earlier: what it holds is not believed, and not touched while there is dirty data",
+            ),
+            Self::UnknownSpare => {
+                f.write_str("it is marked as a spare of the pool, which does not know it: add it again")
+            }
+            Self::FailedBefore { how } => write!(
+                f,
+                "it failed before ({how}): what it holds is not believed, and it is not used unless it is added again"
+            ),
+            Self::MissedBefore { how } => {
+                write!(f, "{how}; what it holds is not believed before it is taken back, by itself, when it is there")
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use hotset_block::DeviceErrorKind;
 use crate::clean::rivals::Switch as PolicySwitch;
 use crate::config::{PolicyKind, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings};
 use crate::memory::MemoryTerms;
-use crate::reasons::{PoolReason, SpareReason, SsdReason, VolumeReason};
+use crate::reasons::{NotUsed, PoolReason, SpareReason, SsdReason, VolumeReason};
 
 /// Health of a pool or of a volume's cache, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -232,7 +232,7 @@ pub struct SsdStatus {
 
 impl SsdStatus {
     /// Of one that the pool does not use.
-    pub(crate) fn unused(path: &str, uuid: u128, size_bytes: u64, reason: String) -> Self {
+    pub(crate) fn unused(path: &str, uuid: u128, size_bytes: u64, why: NotUsed) -> Self {
         Self {
             path: path.to_owned(),
             uuid,
@@ -245,7 +245,7 @@ impl SsdStatus {
             refuses: None,
             rebuilding: false,
             evacuation: None,
-            reason: SsdReason::not_used(reason),
+            reason: Some(SsdReason::NotUsed { why }),
             slots: 0,
             slots_used: 0,
             read_errors: 0,

@@ -1,7 +1,9 @@
 //! The memory cache in front of volumes with and without a pool, through the public face.
 
+use std::time::Duration;
+
 use hotset_block::{Buf, ByteRange, Env, ZeroMode};
-use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
+use hotset_cache::config::{PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{DirtyData, Durability, MemoryCache, Volume, VolumeStats, ZeroEffort};
 
 use crate::harness::{TestDevice, TestEnv, run};
@@ -98,6 +100,34 @@ fn the_third_read_of_a_page_is_a_hit_in_memory_and_whatever_changes_the_page_is_
         volume.write(5 * PAGE + 1024, part, Durability::Volatile).await.unwrap();
         let buf = volume.read(ByteRange::at(5 * PAGE, PAGE)).await.unwrap();
         assert_eq!((buf[1023], buf[1024], buf[1535], buf[1536]), (0, 9, 9, 0));
+    });
+}
+
+#[test]
+fn what_is_read_in_memory_again_and_again_comes_to_the_ssds_too() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 32 * MIB);
+        let volume = volume(&world, &MemoryCache::new(4 * MIB));
+        let pool = world.create(PoolKind::Read).await;
+        pool.set(PoolSettings { populate_on_read: 4, ..pool.status().settings }).await.unwrap();
+        pool.attach(&volume).await.unwrap();
+        warm(&volume, 5).await;
+        assert_eq!(pool.status().slots_used, 0, "two reads of four missed");
+        for _ in 0..2 * 16 {
+            read(&volume, 5).await;
+        }
+        until(&env, "the block is on an SSD", || pool.status().slots_used == 1).await;
+
+        // Not what is to stay away from the SSDs.
+        volume.set(VolumeSettings { read_cache: false, ..volume.settings() }).await.unwrap();
+        warm(&volume, 4000).await;
+        for _ in 0..8 * 16 {
+            read(&volume, 4000).await;
+        }
+        assert!(memory_hits(&volume) > 9 * 16);
+        env.sleep(Duration::from_secs(2)).await;
+        assert_eq!(pool.status().slots_used, 1);
+        pool.close().await.unwrap();
     });
 }
 

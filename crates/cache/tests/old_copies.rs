@@ -3,7 +3,7 @@
 
 use hotset_block::{Buf, Device, MemoryDevice};
 use hotset_cache::config::PoolKind;
-use hotset_cache::{ErrorKind, Missing, Pool, SsdReason};
+use hotset_cache::{ErrorKind, Missing, NotUsed, Pool, SsdReason};
 
 use crate::harness::{TestDevice, TestEnv, run};
 use crate::world::{MIB, World, read, write};
@@ -186,8 +186,10 @@ fn an_old_copy_of_an_ssd_is_no_second_copy_of_what_came_after_it() {
             let pool = assert_all_is_there(&world, Missing::Leave).await;
             let status = pool.status();
             let told = status.ssds.iter().find(|ssd| ssd.path == "ssd1").unwrap();
-            let Some(SsdReason::NotUsed { why }) = &told.reason else { panic!("{:?}", told.reason) };
-            assert!(why.contains("is an old copy"), "copied before page {copied_at}: {why}");
+            let Some(SsdReason::NotUsed { why: NotUsed::LeftOut(error) }) = &told.reason else {
+                panic!("{:?}", told.reason)
+            };
+            assert!(error.to_string().contains("is an old copy"), "copied before page {copied_at}: {error}");
         });
     }
 }

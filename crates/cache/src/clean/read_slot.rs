@@ -18,6 +18,7 @@ use crate::config::limits;
 use crate::format::crc32c;
 use crate::format::slot_header::SlotHeader;
 use crate::members::ssd::{Fault, is_gone};
+use crate::reasons::OutOfUse;
 
 /// What a slot brought.
 pub(crate) enum Brought {
@@ -139,9 +140,9 @@ impl<E: Env> Reading<'_, E> {
         let errors = self.ssd.has_misread();
         let members = &self.clean.members;
         match error {
-            Some(error) if is_gone(error) => members.expel(&self.ssd.ssd, &format!("{error}")),
+            Some(error) if is_gone(error) => members.expel(&self.ssd.ssd, OutOfUse::Failed(*error)),
             Some(_) | None if errors > limits::SSD_READ_ERRORS_MAX => {
-                members.expel(&self.ssd.ssd, &format!("{errors} of its reads failed or brought wrong bytes"));
+                members.expel(&self.ssd.ssd, OutOfUse::Misread { reads: errors });
             }
             Some(_) | None => {}
         }

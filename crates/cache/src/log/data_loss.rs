@@ -155,7 +155,7 @@ impl<E: Env> DataLoss<E> {
              name: no more writes are taken; see to the SSD, then restart",
             self.pool_name,
             ssd.path,
-            ssd.reason()
+            ssd.why_offline()
         );
         Err(Error::new(ErrorKind::Gone, message))
     }

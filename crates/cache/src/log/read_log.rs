@@ -20,6 +20,7 @@ use crate::log::shared::Shared;
 use crate::log::write_log::WriteLog;
 use crate::members::Members;
 use crate::members::ssd::{Fault, Ssd, is_gone};
+use crate::reasons::OutOfUse;
 
 /// Who reads the log.
 pub(crate) struct LogReader<E: Env> {
@@ -106,7 +107,7 @@ impl<E: Env> LogReader<E> {
     /// A bad place costs what lies there, never the SSD: it may hold the only copy of other dirty data.
     pub(crate) fn log_read_failed(&self, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
         if let Some(error) = error.filter(|error| is_gone(error)) {
-            self.members.expel(ssd, &error.to_string());
+            self.members.expel(ssd, OutOfUse::Failed(*error));
         }
         ssd.has_misread_log();
     }

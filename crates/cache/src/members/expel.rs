@@ -9,6 +9,7 @@ use crate::members::Members;
 use crate::members::departures::{Departures, Gone};
 use crate::members::life::LifeChange;
 use crate::members::ssd::{Fault, Ssd, is_gone};
+use crate::reasons::OutOfUse;
 use crate::status::Refusal;
 
 impl<E: Env> Members<E> {
@@ -40,22 +41,22 @@ impl<E: Env> Members<E> {
     pub(crate) fn ssd_failed(&self, ssd: &Rc<Ssd<E>>, fault: &Fault) {
         let Fault::Device(error) = fault else { return };
         if is_gone(error) {
-            return self.expel(ssd, &error.to_string());
+            return self.expel(ssd, OutOfUse::Failed(*error));
         }
-        if self.take_out(ssd, LifeChange::RefusedWrites, &error.to_string()) {
+        if self.take_out(ssd, LifeChange::RefusedWrites, OutOfUse::Failed(*error)) {
             ssd.refusal.set(Some(Refusal::of(error.kind)));
         }
     }
 
     /// Takes an SSD out of the pool for good: out of sight at once, then durably.
-    pub(crate) fn expel(&self, ssd: &Rc<Ssd<E>>, reason: &str) {
-        self.take_out(ssd, LifeChange::Failed, reason);
+    pub(crate) fn expel(&self, ssd: &Rc<Ssd<E>>, why: OutOfUse) {
+        self.take_out(ssd, LifeChange::Failed, why);
     }
 
     /// False: it is out of use already.
-    pub(crate) fn take_out(&self, ssd: &Rc<Ssd<E>>, change: LifeChange, reason: &str) -> bool {
+    pub(crate) fn take_out(&self, ssd: &Rc<Ssd<E>>, change: LifeChange, why: OutOfUse) -> bool {
         let (was_member, was_read_only) = (ssd.life().has_joined(), ssd.life().is_read_only());
-        let taken = ssd.go_offline(change, reason);
+        let taken = ssd.go_offline(change, why);
         if taken && was_member {
             self.departures.push(Gone::OutOfUse(Rc::clone(ssd)));
         }

@@ -8,7 +8,7 @@ use crate::format::members::MembersRecord;
 use crate::format::witness::GoneSsd;
 use crate::members::Members;
 use crate::members::life::LifeChange;
-use crate::reasons::SsdReason;
+use crate::reasons::{NotUsed, SsdReason};
 use crate::status::{FailedSsd, SsdStatus};
 
 impl<E: Env> Members<E> {
@@ -81,24 +81,24 @@ impl<E: Env> Members<E> {
     /// SSDs that failed or were missing, and that nobody has replaced or removed: in this run, in those before, and those
     /// that are used again.
     pub(super) fn gone_ssds(&self) -> Vec<GoneSsd> {
-        let gone = |path: &str, uuid, size_bytes, failed, reason: &str| {
-            let ssd = FailedSsd { path: path.to_owned(), uuid, reason: reason.to_owned() };
+        let gone = |path: &str, uuid, size_bytes, failed, reason: String| {
+            let ssd = FailedSsd { path: path.to_owned(), uuid, reason };
             GoneSsd { ssd, size_bytes, failed }
         };
         let of_this_run = self
             .ssds
             .iter()
             .filter(|ssd| ssd.life().is_out_of_use())
-            .map(|ssd| gone(&ssd.path, ssd.uuid, ssd.layout.ssd_bytes, !ssd.may_pass(), &ssd.reason.borrow()));
-        let used_again = self.online_ssds().filter(|ssd| !ssd.failed_before.borrow().is_empty());
-        let used_again =
-            used_again.map(|ssd| gone(&ssd.path, ssd.uuid, ssd.layout.ssd_bytes, true, &ssd.failed_before.borrow()));
+            .map(|ssd| gone(&ssd.path, ssd.uuid, ssd.layout.ssd_bytes, !ssd.may_pass(), ssd.why_offline()));
+        let used_again = self.online_ssds().filter_map(|ssd| {
+            let how = ssd.failed_before.borrow().clone()?;
+            Some(gone(&ssd.path, ssd.uuid, ssd.layout.ssd_bytes, true, how))
+        });
         let absent = self.absent.borrow();
         let before = self.gone_before.borrow();
         let absent = absent.iter().filter(|ssd| ssd.is_missed()).map(|ssd| {
             let known = before.iter().find(|known| known.ssd.uuid == ssd.uuid);
-            let said = ssd.reason.as_ref().and_then(SsdReason::why_not_used).unwrap_or_default();
-            let reason = known.map_or(said, |known| known.ssd.reason.as_str());
+            let reason = known.map_or_else(|| on_record(ssd), |known| known.ssd.reason.clone());
             gone(&ssd.path, ssd.uuid, ssd.size_bytes, ssd.failed, reason)
         });
         of_this_run.chain(used_again).chain(absent).collect()
@@ -112,7 +112,7 @@ impl<E: Env> Members<E> {
             let uuid = gone.ssd.uuid;
             if let Some(ssd) = self.ssds.iter().find(|ssd| ssd.uuid == uuid) {
                 if gone.failed && before.member(uuid).is_some() {
-                    gone.ssd.reason.clone_into(&mut ssd.failed_before.borrow_mut());
+                    *ssd.failed_before.borrow_mut() = Some(gone.ssd.reason.clone());
                 }
                 continue;
             }
@@ -123,11 +123,8 @@ impl<E: Env> Members<E> {
                 (Some(_), false) => {}
                 (None, true) => absent.push(failed_before(&gone.ssd, gone.size_bytes)),
                 (None, false) => {
-                    let reason = format!(
-                        "{}; what it holds is not believed before it is taken back, by itself, when it is there",
-                        gone.ssd.reason
-                    );
-                    let unused = SsdStatus::unused(&gone.ssd.path, uuid, gone.size_bytes, reason);
+                    let why = NotUsed::MissedBefore { how: gone.ssd.reason.clone() };
+                    let unused = SsdStatus::unused(&gone.ssd.path, uuid, gone.size_bytes, why);
                     absent.push(SsdStatus { missing: true, ..unused });
                 }
             }
@@ -138,9 +135,21 @@ impl<E: Env> Members<E> {
 
 /// What the status says of an SSD that failed in an earlier run.
 fn failed_before(ssd: &FailedSsd, size_bytes: u64) -> SsdStatus {
-    let reason = format!(
-        "it failed before ({}): what it holds is not believed, and it is not used unless it is added again",
-        ssd.reason
-    );
-    SsdStatus { failed: true, ..SsdStatus::unused(&ssd.path, ssd.uuid, size_bytes, reason) }
+    let why = NotUsed::FailedBefore { how: ssd.reason.clone() };
+    SsdStatus { failed: true, ..SsdStatus::unused(&ssd.path, ssd.uuid, size_bytes, why) }
+}
+
+/// What goes on record of one that is not used.
+fn on_record(ssd: &SsdStatus) -> String {
+    match &ssd.reason {
+        Some(SsdReason::NotUsed { why }) => why.on_record(),
+        Some(
+            SsdReason::NotAnswering { .. }
+            | SsdReason::WithoutIt { .. }
+            | SsdReason::TakesNoWrites { .. }
+            | SsdReason::OutOfUse { .. }
+            | SsdReason::Doubt(_),
+        )
+        | None => String::new(),
+    }
 }

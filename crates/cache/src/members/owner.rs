@@ -29,6 +29,7 @@ use crate::members::ownership::{
 };
 use crate::members::spare::Spare;
 use crate::members::ssd::Ssd;
+use crate::reasons::{OutOfUse, VolumeFence};
 use crate::time_limit::within;
 
 /// Time after which what was read of a mark may be old when it is written over.
@@ -376,18 +377,18 @@ impl<E: Env> Members<E> {
     }
 
     /// Somebody else has the SSDs: nothing is written to them any more.
-    pub(crate) fn lose_all(&self, reason: &str) {
+    pub(crate) fn lose_all(&self, fence: &VolumeFence) {
         self.owner().set_taken();
         for ssd in self.ssds.iter() {
-            ssd.go_offline(LifeChange::Failed, reason);
+            ssd.go_offline(LifeChange::Failed, OutOfUse::TakenOver(fence.clone()));
         }
     }
 
     /// The pool has stopped: whatever still waits for an SSD that does not answer is let go.
-    pub(crate) fn end(&self, reason: &str) {
+    pub(crate) fn end(&self) {
         self.owner().end();
         for ssd in self.ssds.iter() {
-            ssd.go_offline(LifeChange::Failed, reason);
+            ssd.go_offline(LifeChange::Failed, OutOfUse::PoolStopped);
             ssd.left_event.wake_all();
             // A record that hangs on its way to the state directory keeps the members, but not their devices.
             ssd.let_go();

@@ -30,7 +30,7 @@ use crate::members::ownership::Ownership;
 use crate::members::segments::{Purpose, Segments};
 use crate::members::watch::Watch;
 use crate::members::witnesses::WitnessCopy;
-use crate::reasons::SsdDoubt;
+use crate::reasons::{OutOfUse, SsdDoubt};
 use crate::status::Refusal;
 
 /// Why an operation on an SSD brought nothing.
@@ -54,8 +54,8 @@ pub(crate) struct Ssd<E: Env> {
     pub(super) incarnation: Cell<u64>,
     life: Cell<Life>,
     pub(crate) left_event: Event,
-    /// Why it is offline.
-    pub(super) reason: RefCell<String>,
+    /// `None` while it is in use.
+    pub(super) out_of_use: RefCell<Option<OutOfUse>>,
     /// Every record of its slot index below this number is flushed, as others are to witness.
     pub(super) index_flushed: Cell<u64>,
     pub(super) flusher: Flusher,
@@ -66,8 +66,8 @@ pub(crate) struct Ssd<E: Env> {
     pub(super) read_errors: Cell<u64>,
     /// Reads that failed in the runs before.
     pub(super) read_errors_before: Cell<u64>,
-    /// How it failed in a run before, since which it is used again; empty if it did not.
-    pub(super) failed_before: RefCell<String>,
+    /// How it failed in a run before, since which it is used again.
+    pub(super) failed_before: RefCell<Option<String>>,
     /// How often a start found that it had lost what it had flushed.
     pub(super) losses: Cell<u64>,
     /// What it was told of the others.
@@ -114,7 +114,7 @@ impl<E: Env> Ssd<E> {
             incarnation: Cell::new(0),
             life: Cell::new(Life::Joining),
             left_event: Event::new(),
-            reason: RefCell::default(),
+            out_of_use: RefCell::default(),
             index_flushed: Cell::new(0),
             flusher: Flusher::new(),
             appended: Cell::new(Mark::default()),
@@ -290,7 +290,7 @@ impl<E: Env> Ssd<E> {
     }
 
     /// Takes the SSD out of use at once, because it failed or was removed. False: it was out already.
-    pub(crate) fn go_offline(&self, change: LifeChange, reason: &str) -> bool {
+    pub(crate) fn go_offline(&self, change: LifeChange, why: OutOfUse) -> bool {
         let (was_online, was_readable) = (self.is_online(), self.life().is_readable());
         self.change(change);
         let life = self.life();
@@ -298,7 +298,7 @@ impl<E: Env> Ssd<E> {
         if !was_readable {
             return false;
         }
-        reason.clone_into(&mut self.reason.borrow_mut());
+        *self.out_of_use.borrow_mut() = Some(why);
         self.watch.wake_all();
         if !was_online {
             return false;
@@ -383,9 +383,14 @@ impl<E: Env> Ssd<E> {
         self.probing.get()
     }
 
-    /// Why it is out of use; empty if it is in use.
-    pub(crate) fn reason(&self) -> String {
-        self.reason.borrow().clone()
+    /// Why it is out of use, if it is.
+    pub(crate) fn out_of_use(&self) -> Option<OutOfUse> {
+        self.out_of_use.borrow().clone()
+    }
+
+    /// As [`Self::out_of_use`], in words: for records, and for errors of what needs it.
+    pub(crate) fn why_offline(&self) -> String {
+        self.out_of_use().map_or_else(String::new, |why| why.to_string())
     }
 
     /// Why it takes no writes, if it is only read.
@@ -395,7 +400,7 @@ impl<E: Env> Ssd<E> {
 
     /// It takes no writes, and never did in this run: it is only read.
     pub(crate) fn is_only_read(&self, error: &DeviceError) {
-        self.go_offline(LifeChange::RefusedWrites, &error.to_string());
+        self.go_offline(LifeChange::RefusedWrites, OutOfUse::Failed(*error));
         self.refusal.set(Some(Refusal::of(error.kind)));
     }
 
@@ -413,8 +418,7 @@ impl<E: Env> Ssd<E> {
         if reads >= limits::SSD_READ_ERRORS_WARN {
             return Some(SsdDoubt::Misread { reads });
         }
-        let failed = self.failed_before.borrow();
-        (!failed.is_empty()).then(|| SsdDoubt::FailedBefore { how: failed.clone() })
+        self.failed_before.borrow().clone().map(|how| SsdDoubt::FailedBefore { how })
     }
 
     /// What took it out of use may pass: it is taken back by itself then.
@@ -452,7 +456,7 @@ pub(crate) fn not_made<E: Env>(ssd: &Ssd<E>, fault: &Fault) -> Error {
     let name = format!("SSD {}", ssd.path);
     match fault {
         Fault::Device(error) => Error::device(&name, error),
-        Fault::Offline => Error::new(ErrorKind::Gone, format!("{name}: {}", ssd.reason.borrow())),
+        Fault::Offline => Error::new(ErrorKind::Gone, format!("{name}: {}", ssd.why_offline())),
     }
 }
 
@@ -581,7 +585,7 @@ pub(crate) mod tests {
             assert_refused("is let go of, and is Online", || ssd.let_go());
             assert_refused("it was not asked whether it answers", || ssd.end_probe());
             assert_refused("would be believed under its new incarnation", || ssd.begin_incarnation(ssd.incarnation()));
-            assert_refused("and was to be out of use", || ssd.go_offline(LifeChange::Answered, ""));
+            assert_refused("and was to be out of use", || ssd.go_offline(LifeChange::Answered, OutOfUse::Removed));
             ssd.has_flushed_index(8);
             assert_refused("its index was flushed to 8, then to 7", || ssd.has_flushed_index(7));
             let mut reading = Box::pin(ssd.read(ssd.layout.ssd_bytes - 512, Buf::zeroed(1024)));

@@ -12,6 +12,7 @@ use crate::members::life::LifeChange;
 use crate::members::look::until_looked;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, not_made};
+use crate::reasons::OutOfUse;
 use crate::time_limit::within;
 
 /// What makes an SSD one of a pool, and last who has it.
@@ -55,7 +56,8 @@ impl<E: Env> Ssd<E> {
                 return done.map_err(|fault| not_made(self, &fault));
             }
             if self.oldest_operation() > limits::SSD_TIMEOUT {
-                self.go_offline(LifeChange::Failed, "it did not answer");
+                let seconds = self.oldest_operation().as_secs();
+                self.go_offline(LifeChange::Failed, OutOfUse::DidNotAnswer { seconds });
             }
         }
     }

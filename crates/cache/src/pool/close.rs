@@ -70,9 +70,8 @@ impl<E: Env> PoolInner<E> {
 
     /// Nothing of the pool runs any more: whatever still waits for an SSD that does not answer is let go.
     pub(crate) fn end(self: &Rc<Self>) {
-        let reason = "the pool has stopped";
-        self.life.end(reason);
-        self.members.end(reason);
+        self.life.end("the pool has stopped");
+        self.members.end();
         self.clean.ssds().end();
         if let Some(log) = &self.log {
             log.end();

@@ -15,6 +15,7 @@ use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
 use crate::members::superblocks::erase_device;
 use crate::pool::inner::PoolInner;
+use crate::reasons::OutOfUse;
 use crate::status::Evacuation;
 use crate::time_limit::within;
 
@@ -193,7 +194,7 @@ impl<E: Env> Removal<'_, E> {
             self.pool.env.sleep(INTERVAL / 20).await;
         }
         let device = ssd.is_online().then(|| ssd.device()).and_then(Result::ok);
-        if ssd.go_offline(LifeChange::Replaced, "it was removed") {
+        if ssd.go_offline(LifeChange::Replaced, OutOfUse::Removed) {
             self.pool.clean.ssds().went_out_of_use(ssd.index);
             self.pool.leave(ssd).await;
         }

@@ -12,6 +12,7 @@ use hotset_block::sync::Semaphore;
 
 use crate::clean::Clean;
 use crate::config::{PoolKind, PoolName, limits};
+use crate::error::{Error, ErrorKind};
 use crate::log::Log;
 use crate::members::Members;
 use crate::members::label::newest_superblock;
@@ -20,7 +21,7 @@ use crate::members::pool_life::PoolLife;
 use crate::members::ssd::Ssd;
 use crate::members::watch::{Silence, Verdict};
 use crate::pool::join::Joiner;
-use crate::reasons::SsdReason;
+use crate::reasons::{OutOfUse, SsdReason};
 use crate::volume::place::PoolRooms;
 
 /// Who watches over SSDs that do not answer, or take no writes.
@@ -75,7 +76,7 @@ impl<E: Env> SsdWatch<E> {
                 Verdict::Suspect => self.suspect(&ssd),
                 Verdict::Leaves => {
                     let seconds = ssd.oldest_operation().as_secs();
-                    self.members.take_out(&ssd, LifeChange::LeftSilent, &format!("it did not answer for {seconds} s"));
+                    self.members.take_out(&ssd, LifeChange::LeftSilent, OutOfUse::DidNotAnswer { seconds });
                 }
             }
         }
@@ -102,14 +103,11 @@ impl<E: Env> SsdWatch<E> {
         if ssd.life().is_suspect() {
             return Some(SsdReason::NotAnswering { seconds: ssd.oldest_operation().as_secs() });
         }
-        let why = ssd.reason();
+        let Some(why) = ssd.out_of_use() else { return ssd.doubt().map(SsdReason::Doubt) };
         if ssd.life().is_silent() {
             return Some(SsdReason::WithoutIt { why });
         }
-        let Some(refusal) = ssd.refusal() else {
-            let doubt = || ssd.doubt().map(SsdReason::Doubt);
-            return if why.is_empty() { doubt() } else { Some(SsdReason::OutOfUse { why }) };
-        };
+        let Some(refusal) = ssd.refusal() else { return Some(SsdReason::OutOfUse { why }) };
         let only_here_bytes = self.log.as_ref().map_or(0, |log| log.data_loss().bytes_only_on(ssd));
         Some(SsdReason::TakesNoWrites { why, only_here_bytes, may_pass: refusal.may_pass() })
     }
@@ -135,11 +133,9 @@ impl<E: Env> SsdWatch<E> {
     /// The pool stops and cannot wait: everything stays where it is, and the next start finds it as after a crash.
     fn stop_without(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let seconds = ssd.oldest_operation().as_secs();
-        let message =
-            format!("pool {}: SSD {} did not answer for {seconds} s, and was not left clean", self.name, ssd.path);
-        let error = crate::error::Error::new(crate::error::ErrorKind::Gone, message.clone());
-        self.life.fence_first(|| error);
-        ssd.go_offline(LifeChange::Failed, &message);
+        let why = OutOfUse::SilentAtStop { seconds };
+        self.life.fence_first(|| Error::new(ErrorKind::Gone, format!("pool {}: SSD {}: {why}", self.name, ssd.path)));
+        ssd.go_offline(LifeChange::Failed, why);
         self.clean.ssds().went_out_of_use(ssd.index);
         for other in self.members.ssds() {
             other.left_event.wake_all();
@@ -175,7 +171,7 @@ impl<E: Env> SsdWatch<E> {
         for ssd in self.members.ssds().filter(|ssd| ssd.life().is_read_only()) {
             if ssd.oldest_operation() > limits::SSD_TIMEOUT {
                 let seconds = ssd.oldest_operation().as_secs();
-                self.members.expel(ssd, &format!("it took no writes, and then did not answer for {seconds} s"));
+                self.members.expel(ssd, OutOfUse::RefusedThenSilent { seconds });
             } else if !self.life.is_stopping()
                 && ssd.may_pass()
                 && !ssd.is_busy()

@@ -22,7 +22,7 @@ use crate::members::newest::{FoundWitnesses, Numbered, Records};
 use crate::members::owner::{Admitted, OpenAdmission, Takeover, admission, dismiss_owner, mark_in};
 use crate::members::records::newest_record;
 use crate::members::spare::Spare;
-use crate::reasons::{AllCold, SpareReason};
+use crate::reasons::{AllCold, NotUsed, SpareReason};
 use crate::status::SsdStatus;
 use crate::time_limit::within;
 
@@ -298,7 +298,7 @@ impl<E: Env> Survey<E> {
         let (kept, unexpected): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|ssd| ssd.is_in(members) || is_listed(ssd));
         self.found = kept;
-        Ok(unexpected.iter().map(unexpected_status).collect())
+        Ok(unexpected.iter().map(|ssd| status_of_other(ssd, NotUsed::LeftEarlier)).collect())
     }
 
     /// Of every segment of every live row a copy is there, or both are on record as lost; else nothing is changed, above all
@@ -376,22 +376,15 @@ impl<E: Env> Survey<E> {
 
     /// What the status says of a member that is not there.
     pub(crate) fn absent_status(&self, member: &Member) -> SsdStatus {
-        let why = self.reason_of(member).map_or_else(|| "missing at the start".to_owned(), Error::to_string);
-        let reason = format!("{why}: it left the pool");
-        let unused = SsdStatus::unused(&member.path, member.ssd_uuid, member.size_bytes, reason);
+        let why = self.reason_of(member).map_or(NotUsed::Missing, |error| NotUsed::LeftOut(error.clone()));
+        let unused = SsdStatus::unused(&member.path, member.ssd_uuid, member.size_bytes, why);
         SsdStatus { missing: true, ..unused }
     }
 }
 
-/// What the status says of an SSD that left the pool and came back while there is dirty data.
-fn unexpected_status<D>(ssd: &SurveyedSsd<D>) -> SsdStatus {
-    let reason = "it left the pool earlier: what it holds is not believed, and not touched while there is dirty data";
-    status_of_other(ssd, reason)
-}
-
-fn status_of_other<D>(ssd: &SurveyedSsd<D>, reason: &str) -> SsdStatus {
+fn status_of_other<D>(ssd: &SurveyedSsd<D>, why: NotUsed) -> SsdStatus {
     let superblock = &ssd.superblock;
-    SsdStatus::unused(&ssd.named.path, superblock.ssd_uuid, superblock.layout.ssd_bytes, reason.to_owned())
+    SsdStatus::unused(&ssd.named.path, superblock.ssd_uuid, superblock.layout.ssd_bytes, why)
 }
 
 /// Takes the spares out of what was found: those that the members record names, there or not; and those that it does not.
@@ -412,8 +405,8 @@ fn take_spares<D>(found: &mut Vec<SurveyedSsd<D>>, members: &MembersRecord) -> (
         let reason = named.is_none().then_some(SpareReason::Missing);
         Spare { uuid, size_bytes, path, device: named.map(|named| Rc::new(named.device)), reason }
     });
-    let reason = "it is marked as a spare of the pool, which does not know it: add it again";
-    (spares.collect(), unknown_spares.iter().map(|ssd| status_of_other(ssd, reason)).collect())
+    let unknown = unknown_spares.iter().map(|ssd| status_of_other(ssd, NotUsed::UnknownSpare));
+    (spares.collect(), unknown.collect())
 }
 
 fn is_as_new(state: Option<&Record>, ssd: Option<&Record>) -> bool {

@@ -43,9 +43,8 @@ impl<E: Env> PoolInner<E> {
         for (_, volume) in self.volumes.all() {
             volume.life.change(VolumeChange::TakenOver(fence.clone()));
         }
-        let reason = fence.to_string();
-        self.life.fence_anew(Error::new(ErrorKind::OtherMachine, reason.clone()));
-        self.members.lose_all(&reason);
+        self.life.fence_anew(Error::new(ErrorKind::OtherMachine, fence.to_string()));
+        self.members.lose_all(&fence);
         self.life.end_fills();
         self.clean.wake();
         self.members.spares().wanted().wake_all();

@@ -27,7 +27,7 @@ use crate::volume::read_ahead::ReadAhead;
 use crate::volume::read_balance::CleanCopy;
 use crate::volume::stream_read::StreamReader;
 
-/// Of so many hits in memory, the policy of the pool hears of one.
+/// Of so many hits in memory, the pool hears of one.
 const HITS_PER_TOUCH: u64 = 16;
 
 /// What the memory cache says to a request.
@@ -114,12 +114,13 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         let pages = pages_of(range);
         let cutoff = self.volume.spec.borrow().settings.read_cutoff_bytes;
         let is_of_stream = cutoff.is_some_and(|cutoff| self.volume.read_streams.borrow_mut().record(range) > cutoff);
-        self.volume.tap.note(&pages, Direction::Read, if is_of_stream { Passage::Past } else { Passage::Counted });
+        let passage = if is_of_stream { Passage::Past } else { Passage::Counted };
+        self.volume.tap.note(&pages, Direction::Read, passage);
         if is_of_stream {
             return Box::pin(self.read_of_stream(range, destination)).await;
         }
         if self.volume.memory.concerns(&pages) {
-            match self.read_memory(attached.as_deref(), &pages, range, destination) {
+            match self.read_memory(attached.as_deref(), &pages, range, Passage::Counted, destination) {
                 Asked::Hit(buf) => return Ok(buf),
                 Asked::Miss(below) => destination = below,
             }
@@ -150,7 +151,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
             return Ok(destination.filled_with(buf));
         }
         if self.volume.memory.concerns(&pages) {
-            match self.read_memory(attached.as_deref(), &pages, range, destination) {
+            match self.read_memory(attached.as_deref(), &pages, range, Passage::Past, destination) {
                 Asked::Hit(buf) => return Ok(buf),
                 Asked::Miss(below) => destination = below,
             }
@@ -172,6 +173,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         attached: Option<&Attached<E>>,
         pages: &Range<u64>,
         range: ByteRange,
+        passage: Passage,
         destination: Destination,
     ) -> Asked {
         let asked = match destination {
@@ -194,19 +196,33 @@ impl<'v, E: Env> VolumeReader<'v, E> {
             }
         };
         if matches!(asked, Asked::Hit(_)) {
-            self.count_memory_hit(attached, pages);
+            self.count_memory_hit(attached, pages, passage);
         }
         asked
     }
 
-    /// Some hits are told to the policy of the pool: what is hot in memory stays on the SSDs, for the time when it is not.
-    fn count_memory_hit(self, attached: Option<&Attached<E>>, pages: &Range<u64>) {
+    /// Some hits are told to the pool: what is hot in memory is to be on the SSDs, for the time when it is not.
+    fn count_memory_hit(self, attached: Option<&Attached<E>>, pages: &Range<u64>, passage: Passage) {
         add(&self.volume.stats.read_hits, 1);
         add(&self.volume.stats.memory_hits, 1);
         if let Some(attached) = attached
             && self.volume.stats.memory_hits.get().is_multiple_of(HITS_PER_TOUCH)
         {
-            attached.pool.clean.touch(attached.index, pages);
+            self.tell_pool(attached, pages, passage);
+        }
+    }
+
+    /// The policy hears of a hit where the SSDs have the pages; where they have none of them, it counts towards populating.
+    #[cold]
+    fn tell_pool(self, attached: &Attached<E>, pages: &Range<u64>, passage: Passage) {
+        let Attached { pool, index, .. } = attached;
+        pool.clean.touch(*index, pages);
+        let counts = passage == Passage::Counted && self.past_if_off().is_none();
+        if counts && matches!(pool.plan(*index, pages), Plan::Miss) {
+            let threshold = pool.settings.get().populate_on_read;
+            for key in pool.clean.count_read(*index, std::iter::once(pages), threshold).hot {
+                Filler::of(pool).request_fill(key);
+            }
         }
     }
 

@@ -95,7 +95,8 @@ fn of_ssd(reason: &SsdReason) -> String {
             let then = if *may_pass { ", and it is taken back when it takes writes" } else { "" };
             format!("it takes no writes ({why}): {read}{then}")
         }
-        SsdReason::OutOfUse { why } | SsdReason::NotUsed { why } => why.clone(),
+        SsdReason::OutOfUse { why } => why.to_string(),
+        SsdReason::NotUsed { why } => why.to_string(),
         SsdReason::Doubt(doubt) => of_doubt(doubt),
     }
 }

@@ -21,6 +21,7 @@ use crate::members::life::LifeChange;
 use crate::members::owner::refuse_living;
 use crate::members::ssd::{Ssd, is_gone};
 use crate::pool::join::Joiner;
+use crate::reasons::OutOfUse;
 
 /// An SSD that came back so often is left out for longer and longer when it leaves again, up to this; if nothing happened to it
 /// for so long, it counts as one that never left.
@@ -155,7 +156,7 @@ impl<E: Env> Joiner<E> {
                 log.mirrorer().read_from_newcomer(former, ssd);
             }
             former.change(LifeChange::Replaced);
-            former.go_offline(LifeChange::Failed, "");
+            former.go_offline(LifeChange::Failed, OutOfUse::CameBack);
             former.let_go();
         }
     }

@@ -49,7 +49,7 @@ pub(crate) fn follow(left: &mut Vec<LeftRecord>, ssds: &[SsdStatus]) {
 
 #[cfg(test)]
 mod tests {
-    use hotset_cache::{Refusal, SsdReason};
+    use hotset_cache::{OutOfUse, Refusal, SsdReason};
 
     use super::*;
 
@@ -66,7 +66,7 @@ mod tests {
             refuses: None,
             rebuilding: false,
             evacuation: None,
-            reason: Some(SsdReason::OutOfUse { why: "it broke".to_owned() }),
+            reason: Some(SsdReason::OutOfUse { why: OutOfUse::DidNotAnswer { seconds: 30 } }),
             slots: 0,
             slots_used: 0,
             read_errors: 0,
@@ -89,7 +89,7 @@ mod tests {
             follow(&mut left, std::slice::from_ref(&ssd));
             assert_eq!(left.iter().map(|left| &left.failed).collect::<Vec<_>>(), [&None], "{ssd:?}");
             follow(&mut left, &[status()]);
-            assert_eq!(left[0].failed.as_deref(), Some("it broke"), "{ssd:?}");
+            assert_eq!(left[0].failed.as_deref(), Some("it did not answer for 30 s"), "{ssd:?}");
             follow(&mut left, &[SsdStatus { online: true, ..status() }]);
             assert!(left.is_empty());
         }
