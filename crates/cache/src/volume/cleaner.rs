@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
-use hotset_block::{Buf, ByteRange, Env, ZeroMode};
+use hotset_block::{Buf, Env, ZeroMode};
 
 use crate::address::VolumeIndex;
 use crate::config::{PAGE, WriteMode};
@@ -435,11 +435,4 @@ fn split_at_gaps(range: &Range<u64>, runs: Vec<LogRun>, held: &Rc<Held>) -> Vec<
         }
     }
     extents
-}
-
-impl<E: Env> VolumeInner<E> {
-    /// The bytes of these pages that lie inside the volume.
-    pub(crate) fn bytes_of_pages(&self, pages: &Range<u64>) -> ByteRange {
-        ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes.get()) }
-    }
 }

@@ -1,13 +1,14 @@
 //! A volume: what is true of it now, and the handle by which it is used. What happens to it is in the files beside.
 
 use std::cell::{Cell, Ref, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use hotset_block::{ByteRange, Env, Instant};
 
 use crate::address::VolumeIndex;
 use crate::advisor::tap::Tap;
-use crate::config::{VolumeName, VolumeSpec};
+use crate::config::{PAGE, VolumeName, VolumeSpec};
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
 use crate::log::pace::Pace;
@@ -219,6 +220,11 @@ impl<E: Env> VolumeInner<E> {
         }
         let why = self.life.fence().map(|fence| fence.to_string()).unwrap_or_default();
         Err(Error::new(ErrorKind::Gone, why))
+    }
+
+    /// The bytes of these pages that lie inside the volume.
+    pub(crate) fn bytes_of_pages(&self, pages: &Range<u64>) -> ByteRange {
+        ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes.get()) }
     }
 
     pub(super) fn outside(&self, offset: u64, length: u64) -> Error {

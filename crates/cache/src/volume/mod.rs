@@ -23,6 +23,7 @@ pub(crate) mod turns;
 
 // Verbs: what happens.
 mod allocation;
+pub(crate) mod around;
 pub(crate) mod backing;
 mod carried;
 pub(crate) mod cleaner;

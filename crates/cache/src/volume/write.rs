@@ -8,12 +8,11 @@ use std::rc::Rc;
 use futures_util::future::join;
 use hotset_block::{Buf, ByteRange, Env};
 
-use crate::address::{bytes_of, pages_of};
+use crate::address::pages_of;
 use crate::advisor::access::{Direction, Passage};
 use crate::config::{PAGE, limits};
 use crate::error::Error;
 use crate::members::io::add;
-use crate::volume::destination::Destination;
 use crate::volume::fill::Filler;
 use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::{Volume, VolumeInner};
@@ -159,25 +158,6 @@ impl<E: Env> VolumeInner<E> {
         }
     }
 
-    /// What a write of parts of pages makes of the pages that it touches: they are read and modified. The caller holds them.
-    pub(crate) async fn whole_pages(
-        self: &Rc<Self>,
-        attached: &Attached<E>,
-        range: ByteRange,
-        buf: Buf,
-    ) -> Result<Buf, Error> {
-        let pages = pages_of(range);
-        let mut whole = if range == self.bytes_of_pages(&pages) {
-            // All that the volume has of them: nothing is kept, so that nothing need be readable.
-            self.env.buffers().take_zeroed(bytes_of(&pages))
-        } else {
-            Box::pin(self.read_newest(attached, &pages)).await?
-        };
-        let skip = usize::try_from(range.start - pages.start * PAGE).expect("less than a page");
-        whole[skip..skip + buf.len()].copy_from_slice(&buf);
-        Ok(whole)
-    }
-
     /// Makes everything durable that hosts were told of, wherever it went (rule `flush-covers-all`).
     pub(crate) async fn flush_all(self: &Rc<Self>) -> Result<(), Error> {
         let attached = self.attached();
@@ -196,42 +176,6 @@ impl<E: Env> VolumeInner<E> {
             Some(held) => held,
             None => self.locks.exclusive(pages).await,
         }
-    }
-
-    /// Sees to it that nothing supersedes or outlives what is about to be written to the backing device: drops what is
-    /// cached, marks touched fingerprints. The caller holds the range, and what this answers until the backing device has
-    /// answered.
-    pub(crate) async fn invalidate_before_write(
-        self: &Rc<Self>,
-        attached: Option<&Attached<E>>,
-        range: ByteRange,
-    ) -> Result<Option<Held>, Error> {
-        let pages = pages_of(range);
-        let Some(attached) = attached else {
-            self.memory.supersede(&pages);
-            return Ok(None);
-        };
-        // The cleaner may be on its way with what had a live copy until the last SSD left (rule `clean-one-at-a-time`).
-        let not_cleaned = match &attached.pool.log {
-            Some(_) => Some(self.clean_locks.exclusive(pages.clone()).await),
-            None => None,
-        };
-        self.mark_unsettled(attached, range).await?;
-        attached.pool.clean.invalidate_durably(attached.index, pages).await?;
-        Ok(not_cleaned)
-    }
-
-    /// Writes to the backing device, in the device's blocks; a part of a block is read, modified and written (rule
-    /// `sub-page`). The caller holds the pages: two writes to one block do not lose each other.
-    pub(crate) async fn write_backing(&self, range: ByteRange, buf: Buf) -> Result<(), Error> {
-        let wide = self.view.device_blocks(range);
-        if range == wide {
-            return self.backing.write(range.start, buf).await;
-        }
-        let mut whole = self.view.read_backing(wide, Destination::Own).await?;
-        let skip = usize::try_from(range.start - wide.start).expect("less than a block");
-        whole[skip..skip + buf.len()].copy_from_slice(&buf);
-        self.backing.write(wide.start, whole).await
     }
 
     fn count_write(&self, attached: &Attached<E>, range: ByteRange, streaming: bool) {

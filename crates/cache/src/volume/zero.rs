@@ -9,7 +9,7 @@ use std::rc::Rc;
 use hotset_block::{ByteRange, Discard, Env, ZeroMode};
 
 use crate::address::pages_of;
-use crate::config::{PAGE, limits};
+use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::members::io::add;
 use crate::volume::in_log::LoggedVolume;
@@ -120,43 +120,6 @@ impl<E: Env> VolumeInner<E> {
     /// All of the page that the volume has lies in `range`.
     fn covers(&self, range: ByteRange, page: u64) -> bool {
         range.start <= page * PAGE && (range.end >= (page + 1) * PAGE || range.end == self.size_bytes.get())
-    }
-
-    /// Zeroes whole backing blocks: by the device if it can, else by writing.
-    pub(crate) async fn zero_blocks(&self, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
-        let range = self.zero_by_device(range, mode).await?;
-        if range.is_empty() {
-            return Ok(());
-        }
-        if effort == ZeroEffort::FastOnly {
-            let message = format!("backing device {} cannot zero faster than by writing", self.backing.name);
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        let mut start = range.start;
-        while start < range.end {
-            let end = range.end.min(start + limits::ZERO_CHUNK_BYTES);
-            let length = usize::try_from(end - start).expect("a chunk fits in memory");
-            self.backing.write(start, self.env.buffers().take_zeroed(length)).await?;
-            add(&self.steps, 1);
-            start = end;
-        }
-        Ok(())
-    }
-
-    /// As far as the device can by itself; answers what is left.
-    async fn zero_by_device(&self, range: ByteRange, mode: ZeroMode) -> Result<ByteRange, Error> {
-        let mut pieces = Pieces::of(range);
-        loop {
-            let left = pieces.left();
-            let Some(piece) = pieces.next() else { return Ok(left) };
-            let began = self.env.now();
-            match self.backing.write_zeroes(piece, mode).await {
-                Err(error) if error.kind == ErrorKind::Unsupported => return Ok(left),
-                result => result?,
-            }
-            pieces.took(self.env.now().since(began));
-            add(&self.steps, 1);
-        }
     }
 
     async fn wait_durable(self: &Rc<Self>, durability: Durability) -> Result<(), Error> {
