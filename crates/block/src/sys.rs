@@ -30,7 +30,7 @@ fn check_size(result: isize) -> io::Result<usize> {
 }
 
 fn length_of<T>() -> libc::socklen_t {
-    libc::socklen_t::try_from(mem::size_of::<T>()).expect("socket arguments are small")
+    libc::socklen_t::try_from(mem::size_of::<T>()).expect("an argument of a socket has fewer than 2^31 bytes")
 }
 
 /// Takes over a file descriptor that the kernel has just made, or that this process was given at its start.
@@ -224,7 +224,7 @@ pub(crate) fn file_system_kind(fd: &OwnedFd) -> io::Result<i64> {
 
 /// One byte of a file, for `fcntl`.
 fn one_byte(kind: c_int, start: i64) -> libc::flock {
-    let short = |value: c_int| libc::c_short::try_from(value).expect("the constants of locks are small");
+    let short = |value: c_int| libc::c_short::try_from(value).expect("the constants of locks are below 2^15");
     libc::flock { l_type: short(kind), l_whence: short(libc::SEEK_SET), l_start: start, l_len: 1, l_pid: 0 }
 }
 

@@ -57,7 +57,7 @@ impl UblkCommand {
     /// `struct ublksrv_ctrl_cmd`: which device, which queue (none), the memory, the value.
     fn encode(&self, memory: &mut [u8]) -> [u8; 80] {
         let mut bytes = [0; 80];
-        let length = u16::try_from(memory.len()).expect("what commands are about is small");
+        let length = u16::try_from(memory.len()).expect("a command is about a structure of fewer than 2^16 bytes");
         let address = if memory.is_empty() { 0 } else { memory.as_mut_ptr().expose_provenance() };
         let address = u64::try_from(address).expect("an address fits 64 bits");
         bytes[0..4].copy_from_slice(&self.device.to_ne_bytes());

@@ -23,12 +23,12 @@ impl AttachmentIds {
 
     pub(crate) fn index_of(&self, attachment: u64) -> Option<VolumeIndex> {
         let found = self.0.borrow().iter().position(|id| *id == Some(attachment));
-        found.map(|index| VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded")))
+        found.map(|index| VolumeIndex(u16::try_from(index).expect("a pool has at most VOLUMES_MAX volumes")))
     }
 
     /// Every index up to the highest that was ever in use, also those that nobody has.
     pub(crate) fn indexes(&self) -> impl Iterator<Item = VolumeIndex> + use<> {
-        let count = u16::try_from(self.0.borrow().len()).expect("volumes of a pool are bounded");
+        let count = u16::try_from(self.0.borrow().len()).expect("a pool has at most VOLUMES_MAX volumes");
         (0..count).map(VolumeIndex)
     }
 
@@ -45,7 +45,7 @@ impl AttachmentIds {
         if index == ids.len() {
             ids.push(None);
         }
-        VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded"))
+        VolumeIndex(u16::try_from(index).expect("a pool has at most VOLUMES_MAX volumes"))
     }
 
     /// The index stands for this attachment. Nothing if the pool has stopped meanwhile.

@@ -471,7 +471,7 @@ fn next_piece(log: &WriteLog, volume: VolumeIndex, from: u64) -> Option<std::ops
 
 /// The indexes of the catalogue's volumes, in its order.
 fn volumes_of(catalogue: &Catalogue) -> impl Iterator<Item = VolumeIndex> {
-    let count = u16::try_from(catalogue.volumes.len()).expect("volumes of a pool are bounded");
+    let count = u16::try_from(catalogue.volumes.len()).expect("a pool has at most VOLUMES_MAX volumes");
     (0..count).map(VolumeIndex)
 }
 

@@ -64,7 +64,8 @@ fn a_recorded_trace_tells_what_a_pool_would_have_done() {
     let pools = told["pools"].as_array().expect("a list");
     for (pool, missed) in pools.iter().zip([1, 2]) {
         let misses = pool["miss_ratio"].as_f64().expect("a number");
-        let expected = f64::from(32 * missed) / f64::from(u32::try_from(requests).expect("two seconds are short"));
+        let expected = f64::from(32 * missed)
+            / f64::from(u32::try_from(requests).expect("fewer than 2^32 requests are made in two seconds"));
         assert!((misses - expected).abs() < 1e-6, "each block is missed {missed} times, of {requests}: {pool}");
     }
     daemon.refuse(&format!("trace record v --seconds 1 --out {}", trace.display()), 1, "exists");

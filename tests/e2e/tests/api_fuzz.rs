@@ -29,7 +29,7 @@ struct Fuzzer {
 impl Fuzzer {
     fn below(&mut self, count: usize) -> usize {
         let count = u64::try_from(count).expect("an address has 64 bits at most");
-        usize::try_from(self.random.below(count)).expect("less than the count")
+        usize::try_from(self.random.below(count)).expect("it is below a count of this type")
     }
 
     fn one_in(&mut self, count: usize) -> bool {

@@ -37,6 +37,13 @@ fn is_converting(daemon: &Daemon) -> bool {
     record(daemon).exists()
 }
 
+/// The one operation that this daemon knows of.
+fn conversion(daemon: &Daemon) -> Value {
+    let operation = daemon.json("operations")["operations"][0].clone();
+    assert_eq!(operation["kind"], "convert-pool", "{operation}");
+    operation
+}
+
 fn record(daemon: &Daemon) -> PathBuf {
     daemon.site.path("state/pools/p.convert")
 }
@@ -237,13 +244,38 @@ fn another_device_in_the_place_of_an_ssd_is_not_overwritten_and_the_volume_is_se
     assert_eq!(pool["state"], "offline", "{pool}");
     assert!(pool["reason"].as_str().is_some_and(|why| why.contains("another device is in its place")), "{pool}");
     assert!(daemon.is_online("v"));
+    let operation = conversion(&daemon);
+    assert_eq!(
+        (&operation["state"], &operation["asked_by"]),
+        (&json!("running"), &json!("")),
+        "{operation}: by the daemon itself"
+    );
+    assert!(operation["waits_for"].as_str().is_some_and(|what| what.contains("devices")), "{operation}");
     assert_written_apart(&daemon, MUCH);
     daemon.refuse(&format!("pool import --ssd {}", away.display()), 1, "being converted");
     assert!(fs::read(&ssd).expect("it can be read") == other, "not a byte of it has changed");
     fs::rename(&away, &ssd).expect("the right one comes back");
     eventually("the conversion ends", TIMEOUT, || !is_converting(&daemon));
+    eventually("so does its operation, the same one", TIMEOUT, || {
+        let ended = conversion(&daemon);
+        ended["id"] == operation["id"] && ended["state"] == "done"
+    });
     assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
     assert_eq!(daemon.json("volume show v")["pool"], "p");
+}
+
+// proves: F8
+#[test]
+fn a_conversion_that_waits_for_an_ssd_is_given_up_with_its_pool() {
+    let (mut daemon, _) = with_dirty_pages(8);
+    cut_off_while_rewriting(&mut daemon);
+    fs::remove_file(daemon.site.path("ssd1")).expect("an SSD can be lost");
+    daemon.launch();
+    assert_eq!(conversion(&daemon)["state"], "running");
+    daemon.ok("pool delete p --force --yes-lose-data");
+    eventually("nobody goes on with it", TIMEOUT, || conversion(&daemon)["state"] == "cancelled");
+    assert!(!is_converting(&daemon));
+    assert_written_apart(&daemon, 8);
 }
 
 // proves: F7, F11

@@ -170,5 +170,5 @@ impl Layout {
 }
 
 fn index(disk: u64) -> usize {
-    usize::try_from(disk).expect("an array has few disks")
+    usize::try_from(disk).expect("a number of disks fits the address space")
 }

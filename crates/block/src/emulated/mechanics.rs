@@ -109,7 +109,7 @@ impl Mechanics {
 
     fn track_at(&self, address: u64) -> u64 {
         let zone = (address / self.zone_bytes).min(ZONES - 1);
-        self.track_bytes[usize::try_from(zone).expect("there are few zones")]
+        self.track_bytes[usize::try_from(zone).expect("a zone is an index of track_bytes")]
     }
 }
 

@@ -79,8 +79,8 @@ impl ArrayModel {
         );
         let cached_by_controller = parameters.controller_cache_bytes > 0;
         let disk_cache_bytes = if cached_by_controller { 0 } else { parameters.disk_cache_bytes };
-        let queue_depth = usize::try_from(parameters.ncq).expect("a queue depth is small");
-        let disk_numbers = 0..usize::try_from(parameters.disks).expect("an array has few disks");
+        let queue_depth = usize::try_from(parameters.ncq).expect("a queue depth fits the address space");
+        let disk_numbers = 0..usize::try_from(parameters.disks).expect("a number of disks fits the address space");
         let disks = disk_numbers.map(|number| Disk::new(number, mechanics.clone(), queue_depth, disk_cache_bytes));
         Self {
             layout,

@@ -387,7 +387,7 @@ pub(super) fn weight(from: &mut Reader<'_>) -> Result<f64, Corrupt> {
 
 /// How many there are of something that is bounded.
 pub(super) fn count_of(length: usize) -> u32 {
-    u32::try_from(length).expect("what is watched is bounded")
+    u32::try_from(length).expect("fewer than 2^32 things are watched")
 }
 
 fn misses_of_group(octaves: &[f64], blocks: u64) -> f64 {

@@ -170,7 +170,7 @@ impl Fills {
     /// Fills of a volume that run.
     pub(super) fn running_for(&self, volume: VolumeIndex) -> u32 {
         let count = self.running.borrow().keys().filter(|key| key.volume == volume).count();
-        u32::try_from(count).expect("fills that run are bounded")
+        u32::try_from(count).expect("fewer than 2^32 fills run at once")
     }
 
     pub(crate) fn is_known(&self, key: BlockKey) -> bool {

@@ -102,7 +102,7 @@ impl Map {
     }
 
     pub fn slot_count(&self) -> u32 {
-        u32::try_from(self.keys.len()).expect("SLOTS_MAX fits")
+        u32::try_from(self.keys.len()).expect("a pool has at most SLOTS_MAX slots")
     }
 
     pub fn slots_used(&self) -> u32 {
@@ -177,7 +177,7 @@ impl Map {
     pub fn next_slot_of(&self, volume: VolumeIndex, from: SlotIndex) -> Option<SlotIndex> {
         let mut rest = self.keys.iter().skip(at(from.0));
         let skipped = rest.position(|key| key[0] == volume.0)?;
-        Some(SlotIndex(from.0 + u32::try_from(skipped).expect("SLOTS_MAX fits")))
+        Some(SlotIndex(from.0 + u32::try_from(skipped).expect("a pool has at most SLOTS_MAX slots")))
     }
 
     /// The slots that hold blocks of `volume`, in order of their index.

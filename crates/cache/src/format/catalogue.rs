@@ -67,7 +67,9 @@ impl Catalogue {
     pub(crate) fn encode(&self) -> Vec<u8> {
         assert_sound("catalogue", self.broken_rule());
         let mut writer = Writer::new();
-        writer.counter(self.next_attachment).u16(u16::try_from(self.volumes.len()).expect("volumes are bounded"));
+        writer
+            .counter(self.next_attachment)
+            .u16(u16::try_from(self.volumes.len()).expect("a pool has at most VOLUMES_MAX volumes"));
         for volume in &self.volumes {
             writer.u64(volume.attachment).text(volume.spec.name.as_str()).text(&volume.spec.backing);
             encode_settings(&mut writer, &volume.spec.settings);
@@ -216,7 +218,7 @@ fn encode_backing(writer: &mut Writer, backing: &BackingIdentity) {
     let clip = |text: &str| text.chars().take(IDENTITY_BYTES_MAX / 4).collect::<String>();
     writer.u64(backing.size_bytes).text(&clip(&backing.device.id)).text(&clip(&backing.device.parent));
     writer.option_u64(backing.device.change_mark).u128(backing.device.boot).flag(backing.mark_is_final);
-    writer.u16(u16::try_from(backing.fingerprints.len()).expect("fingerprints are bounded"));
+    writer.u16(u16::try_from(backing.fingerprints.len()).expect("an identity has fewer than 2^16 fingerprints"));
     for fingerprint in &backing.fingerprints {
         writer.u64(fingerprint.page).u64(fingerprint.checksum).flag(fingerprint.unsettled);
     }

@@ -479,7 +479,7 @@ mod tests {
             let mut draft = SummaryDraft::default();
             draft.push(0, first_page, &payload);
             let bytes = draft.encode(&SegmentHeader { row: 4, incarnation: 9, position: 1 }, 3, 12);
-            Summary::decode(&bytes).expect("valid by itself").fits(100)
+            Summary::decode(&bytes).expect("it was encoded from a valid one").fits(100)
         };
         // A header and three pages.
         assert!(fits(1) && fits(96));

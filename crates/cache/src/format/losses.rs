@@ -101,7 +101,10 @@ impl Loss {
 impl Losses {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
-        writer.u32(u32::try_from(self.groups.len()).expect("rows and volumes are bounded"));
+        writer.u32(
+            u32::try_from(self.groups.len())
+                .expect("there are at most ROWS_MAX rows, each of at most VOLUMES_MAX volumes"),
+        );
         for group in &self.groups {
             writer.u64(group.row).u64(group.attachment).u8(group.what.code());
             writer.u32(u32::try_from(group.pages.len()).expect("a row has fewer than 2^20 pages"));
@@ -113,9 +116,9 @@ impl Losses {
             }
         }
         if !self.rows.is_empty() {
-            writer.u32(u32::try_from(self.rows.len()).expect("rows are bounded"));
+            writer.u32(u32::try_from(self.rows.len()).expect("a pool has at most ROWS_MAX rows"));
             self.rows.iter().for_each(|row| encode_row(&mut writer, row));
-            writer.u16(u16::try_from(self.ssds.len()).expect("SSDs of a pool are bounded"));
+            writer.u16(u16::try_from(self.ssds.len()).expect("a pool has at most SSDS_MAX SSDs"));
             for (ssd_uuid, path) in &self.ssds {
                 writer.u128(*ssd_uuid).text(if path.len() <= PATH_BYTES_MAX { path } else { "" });
             }
@@ -159,14 +162,14 @@ impl Losses {
 
 fn encode_row(writer: &mut Writer, row: &AsideRow) {
     writer.counter(row.number).u64(row.incarnation).u32(row.segment_pages);
-    writer.u16(u16::try_from(row.segments.len()).expect("segments of a row are bounded"));
+    writer.u16(u16::try_from(row.segments.len()).expect("a row has at most 32 segments"));
     for segment in &row.segments {
-        writer.u16(u16::try_from(segment.position).expect("segments of a row are bounded"));
+        writer.u16(u16::try_from(segment.position).expect("a row has at most 32 segments"));
         for (ssd_uuid, number) in segment.copies {
             writer.u128(ssd_uuid).u32(number);
         }
     }
-    writer.u16(u16::try_from(row.volumes.len()).expect("volumes of a pool are bounded"));
+    writer.u16(u16::try_from(row.volumes.len()).expect("a pool has at most VOLUMES_MAX volumes"));
     for volume in &row.volumes {
         writer.u64(volume.attachment);
         writer.u32(u32::try_from(volume.pages.len()).expect("a row has fewer than 2^20 pages"));

@@ -102,7 +102,7 @@ impl MembersRecord {
         writer.text(self.name.as_str()).text(self.kind.word());
         encode_settings(&mut writer, &self.settings);
         writer.counter(self.epoch).counter(self.session).flag(self.clean);
-        writer.u16(u16::try_from(self.ssds.len()).expect("SSDs of a pool are bounded"));
+        writer.u16(u16::try_from(self.ssds.len()).expect("a pool has at most SSDS_MAX SSDs"));
         for ssd in &self.ssds {
             let path = if ssd.path.len() <= PATH_BYTES_MAX { ssd.path.as_str() } else { "" };
             writer.u128(ssd.ssd_uuid).u64(ssd.size_bytes).text(path).u64(ssd.incarnation).counter(ssd.session);
@@ -113,7 +113,7 @@ impl MembersRecord {
         }
         let limit = self.settings.ssd_writes_per_day_bytes;
         if !self.spares.is_empty() || limit.is_some() {
-            writer.u16(u16::try_from(self.spares.len()).expect("spares of a pool are bounded"));
+            writer.u16(u16::try_from(self.spares.len()).expect("a pool has at most SPARES_MAX spares"));
         }
         for spare in &self.spares {
             let path = if spare.path.len() <= PATH_BYTES_MAX { spare.path.as_str() } else { "" };

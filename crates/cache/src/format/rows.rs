@@ -59,10 +59,10 @@ impl Rows {
     pub(crate) fn encode(&self) -> Vec<u8> {
         assert_sound("row records", self.broken_rule());
         let mut writer = Writer::new();
-        writer.counter(self.oldest_live).u32(u32::try_from(self.rows.len()).expect("rows are bounded"));
+        writer.counter(self.oldest_live).u32(u32::try_from(self.rows.len()).expect("a pool has at most ROWS_MAX rows"));
         for row in &self.rows {
             writer.stream().counter(row.number).u64(row.incarnation).u64(row.version_ceiling).flag(row.sealed);
-            writer.u16(u16::try_from(row.segments.len()).expect("segments of a row are bounded"));
+            writer.u16(u16::try_from(row.segments.len()).expect("a row has at most 32 segments"));
             for copy in row.segments.iter().flatten() {
                 writer.u128(copy.ssd_uuid).u32(copy.segment).flag(copy.lost);
             }
@@ -112,7 +112,7 @@ impl RowRecord {
 }
 
 fn encode_attachments(writer: &mut Writer, attachments: &[u64]) {
-    writer.u16(u16::try_from(attachments.len()).expect("volumes of a pool are bounded"));
+    writer.u16(u16::try_from(attachments.len()).expect("a pool has at most VOLUMES_MAX volumes"));
     for attachment in attachments {
         writer.u64(*attachment);
     }

@@ -56,7 +56,7 @@ pub(crate) struct SeenSsd {
 impl Witness {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
-        writer.u16(u16::try_from(self.ssds.len()).expect("SSDs of a pool are bounded"));
+        writer.u16(u16::try_from(self.ssds.len()).expect("a pool has at most SSDS_MAX SSDs"));
         for ssd in &self.ssds {
             writer
                 .u128(ssd.uuid)

@@ -510,7 +510,7 @@ fn push_entry(payload: &mut Payload, row: &Row, append: &Append, checksums: &[u3
         Body::Data(_) => payload.push_pages(attachment, page, row.next_version(), checksums),
         Body::Move { version, .. } => payload.push_pages(attachment, page, *version, checksums),
         Body::Zeroes(count) => {
-            let count = u32::try_from(*count).expect("zero entries are short");
+            let count = u32::try_from(*count).expect("a zero entry has fewer than 2^32 pages");
             payload.push(&Entry::Zeroes { attachment, page, version: row.next_version(), count });
         }
         Body::Mark { content, version, count, .. } => {

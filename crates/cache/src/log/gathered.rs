@@ -79,7 +79,7 @@ impl Gathered {
 
     fn index_of(&self, attachment: u64) -> Option<VolumeIndex> {
         let place = self.volumes.iter().position(|(of, _)| *of == attachment)?;
-        Some(VolumeIndex(u16::try_from(place).expect("volumes of a pool are bounded")))
+        Some(VolumeIndex(u16::try_from(place).expect("a pool has at most VOLUMES_MAX volumes")))
     }
 
     /// The pages of these that the volume has. No host could have written to others: a volume's size is recorded before it
@@ -131,7 +131,7 @@ impl Gathered {
     pub(super) fn gather_losses(&mut self, row: &Row, losses: &Losses) {
         let lacks = |pair: &[MirrorCell; 2]| pair.iter().all(|mirror| !mirror.get().is_there());
         let Some(segment) = row.segments.iter().position(lacks) else { return };
-        let position = u32::try_from(segment).expect("segments of a row are bounded") * row.segment_pages;
+        let position = u32::try_from(segment).expect("a row has at most 32 segments") * row.segment_pages;
         let (version, place) = (row.version_ceiling(), Place::new(row.slot, position));
         for group in losses.groups.iter().filter(|group| group.row == row.number) {
             let Some(volume) = self.index_of(group.attachment) else { continue };

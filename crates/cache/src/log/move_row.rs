@@ -214,7 +214,7 @@ impl<E: Env> Mover<E> {
             let pages = entry.page..entry.page + u64::from(entry.count);
             // Of an older entry of the same row the page is not: it would be moved with a version that is too low.
             let here = |live: &LivePage| {
-                let offset = u32::try_from(live.page - entry.page).expect("an entry is short");
+                let offset = u32::try_from(live.page - entry.page).expect("an entry has fewer than 2^32 pages");
                 live.dirty && !live.is_unavailable() && live.place == entry.place_of(row, offset)
             };
             let mut start = pages.start;
@@ -335,7 +335,7 @@ impl<E: Env> Mover<E> {
                 self.env.sleep(std::time::Duration::ZERO).await;
             }
             let is_wanted = |live: &LivePage| {
-                let offset = u32::try_from(live.page - entry.page).expect("an entry is short");
+                let offset = u32::try_from(live.page - entry.page).expect("an entry has fewer than 2^32 pages");
                 let is_here = live.place == entry.place_of(row, offset) && matches!(live.content, Content::Data { .. });
                 is_here && !live.dirty && self.clean.vacancies().of(entry.volume, &(live.page..live.page + 1)).is_some()
             };

@@ -306,7 +306,7 @@ impl Row {
     }
 
     fn segment_count(&self) -> u32 {
-        u32::try_from(self.segments.len()).expect("segments of a row are bounded")
+        u32::try_from(self.segments.len()).expect("a row has at most 32 segments")
     }
 
     /// Where the next batch goes.

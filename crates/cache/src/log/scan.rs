@@ -241,7 +241,7 @@ impl<'a, E: Env> LogScan<'a, E> {
 
     /// Takes what a sealed row's summaries say. False: one of them cannot be read, and the row is to be walked.
     async fn gather_sealed(&self, row: &Rc<Row>, gathered: &mut Gathered) -> Result<bool, Error> {
-        let segments = u32::try_from(row.segments.len()).expect("segments of a row are bounded");
+        let segments = u32::try_from(row.segments.len()).expect("a row has at most 32 segments");
         let reads = (0..segments).map(async |segment| {
             let good = good_summary(self.ssds, row, segment).await?;
             // Its first page was read before, to learn how long it is.
@@ -271,7 +271,7 @@ impl<'a, E: Env> LogScan<'a, E> {
     /// runs through all of them. Batches of other rows have another number and incarnation. What is believed is to be on both
     /// copies.
     async fn gather_rest(&self, row: &Rc<Row>, gathered: &mut Gathered) -> Result<(), Error> {
-        for segment in 0..u32::try_from(row.segments.len()).expect("segments of a row are bounded") {
+        for segment in 0..u32::try_from(row.segments.len()).expect("a row has at most 32 segments") {
             match good_summary(self.ssds, row, segment).await? {
                 Some((summary, _)) => gather_summary(row, &summary, gathered),
                 None => self.gather_segment(row, segment, gathered).await?,
@@ -282,7 +282,7 @@ impl<'a, E: Env> LogScan<'a, E> {
 
     /// Batch by batch, as far as they are whole on one copy.
     async fn gather_segment(&self, row: &Rc<Row>, segment: u32, gathered: &mut Gathered) -> Result<(), Error> {
-        let segments = u32::try_from(row.segments.len()).expect("segments of a row are bounded");
+        let segments = u32::try_from(row.segments.len()).expect("a row has at most 32 segments");
         let base = segment * row.segment_pages;
         let mirrors = row.segments[at(segment)].each_ref().map(MirrorCell::get);
         let mut windows = [Window::new(), Window::new()];

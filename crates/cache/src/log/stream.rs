@@ -35,7 +35,7 @@ impl InflightBatch {
 
     /// The segment of the row in which it lies.
     pub(crate) fn segment(&self) -> u32 {
-        self.index % u32::try_from(self.row.segments.len()).expect("segments of a row are bounded")
+        self.index % u32::try_from(self.row.segments.len()).expect("a row has at most 32 segments")
     }
 }
 

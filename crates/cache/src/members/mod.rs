@@ -184,7 +184,7 @@ impl<E: Env> Members<E> {
 
     /// The index of the SSD that joins next, after `others` that join with it.
     pub(crate) fn next_index(&self, others: usize) -> SsdIndex {
-        SsdIndex(u16::try_from(self.ssds.len() + others).expect("the roster is bounded"))
+        SsdIndex(u16::try_from(self.ssds.len() + others).expect("at most JOINS_MAX SSDs join in a run"))
     }
 
     /// So many may join before the next start.

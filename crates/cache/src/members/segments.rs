@@ -506,8 +506,8 @@ mod tests {
     #[test]
     fn a_write_lies_where_its_purpose_allows_it_and_nowhere_else() {
         let block_bytes = BlockBytes::new(64 << 10).expect("a power of two");
-        let layout =
-            Layout::new(64 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 64 << 20)).expect("it fits");
+        let layout = Layout::new(64 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 64 << 20))
+            .expect("64 MiB hold such a pool");
         let segments = layout.segments();
         let (of_log, draining) = (
             segments.for_slots().nth(2).expect("the SSD has segments for slots"),

@@ -109,7 +109,7 @@ impl Memory {
     }
 
     fn share_between(&self, part: u64, least: u64, most: u64) -> usize {
-        usize::try_from((self.bytes / part).clamp(least, most)).expect("the most is small")
+        usize::try_from((self.bytes / part).clamp(least, most)).expect("it is clamped to what fits")
     }
 
     /// For the log.

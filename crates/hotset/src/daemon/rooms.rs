@@ -201,6 +201,7 @@ impl Rooms {
             flushes: Arc::clone(&flushes),
             operations: Arc::clone(&operations),
             rewriting: Arc::clone(&rewriting),
+            resumed: Mutex::default(),
         });
         let operating = Arc::new(Operating {
             records: Arc::clone(&records),

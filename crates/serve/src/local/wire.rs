@@ -129,7 +129,7 @@ impl Message {
 }
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(ATTRIBUTE_HEADER_BYTES + value.len()).expect("an attribute is short");
+    let length = u16::try_from(ATTRIBUTE_HEADER_BYTES + value.len()).expect("an attribute has fewer than 2^16 bytes");
     let mut bytes = Vec::from(length.to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(value);

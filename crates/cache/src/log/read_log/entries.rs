@@ -16,7 +16,7 @@ impl<E: Env> LogReader<E> {
     /// what lives in the row.
     pub(crate) async fn entries_of(&self, row: &Rc<Row>) -> Vec<RowPages> {
         let mut entries = Vec::new();
-        for segment in 0..u32::try_from(row.segments.len()).expect("segments of a row are bounded") {
+        for segment in 0..u32::try_from(row.segments.len()).expect("a row has at most 32 segments") {
             let Some(summary) = self.read_summary(row, segment).await.filter(|_| row.life().is_intact()) else {
                 return self.living_in(row);
             };

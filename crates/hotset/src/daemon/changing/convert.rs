@@ -5,8 +5,9 @@
 //! how to go on: while the pool is drained it is the old one, and the drain begins again; from then on its SSDs hold
 //! nothing that anybody needs, and are made anew from the beginning.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hotset_api::{
     ApiError, ApiErrorKind, ConditionKind, FlushPurpose, OperationKind, PoolConvert, PoolPlan, SubjectKind,
@@ -17,7 +18,7 @@ use hotset_cache::{PoolSpec, PoolStatus};
 use super::create::{Creation, check_memory, without};
 use super::flush::{DrainedFor, Draining, Flushes};
 use super::flushed::{FlushScope, Outcome, Subject, dirty_bytes};
-use super::operations::Operations;
+use super::operations::{Begin, Cancel, Operations, WaitsFor};
 use super::rewrite::{Rewriting, conversion_of};
 use crate::daemon::blocking::blocking;
 use crate::daemon::conversion::{ConversionPhase, ConversionTarget};
@@ -39,6 +40,8 @@ pub(crate) struct Conversions {
     pub(crate) flushes: Arc<Flushes>,
     pub(crate) operations: Arc<Operations>,
     pub(crate) rewriting: Arc<Rewriting>,
+    /// Operations of conversions that go on by themselves, by pool.
+    pub(crate) resumed: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Conversions {
@@ -152,6 +155,7 @@ impl Conversions {
     /// Goes on with the conversions that nobody carries on.
     pub(crate) async fn resume_conversions(self: &Arc<Self>) {
         let pools: Vec<String> = self.converting.conversions().keys().cloned().collect();
+        self.end_given_up(&pools);
         for pool in pools {
             let _one_at_a_time = self.records.change.lock().await;
             let outcome = self.resume_conversion(&pool).await;
@@ -181,8 +185,48 @@ impl Conversions {
         match phase {
             None => Ok(()),
             Some(ConversionPhase::Draining) => self.drain_again(&name).await,
-            Some(ConversionPhase::Rewriting | ConversionPhase::Joining) => self.rewriting.go_on(&name).await,
+            Some(ConversionPhase::Rewriting | ConversionPhase::Joining) => self.rewrite_again(&name).await,
         }
+    }
+
+    /// From where its record says that it is. It is an operation of the daemon's own until it is done, however often it is tried.
+    async fn rewrite_again(&self, name: &PoolName) -> Result<(), ApiError> {
+        let id = self.resumed_as(name);
+        self.operations.goes_on(id);
+        let gone_on = self.rewriting.go_on(name).await;
+        if self.converting.conversions().contains_key(name.as_str()) {
+            self.operations.waits(id, WaitsFor::Devices);
+        } else {
+            self.resumed().remove(name.as_str());
+            self.operations.end(id, None);
+        }
+        gone_on
+    }
+
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn resumed(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.resumed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resumed_as(&self, name: &PoolName) -> u64 {
+        let begin = || {
+            let (kind, subject) = (OperationKind::ConvertPool, Subject::Pool(name.clone()).for_api());
+            let (asked_by, cancel) = (Who::Daemon, Cancel::Never);
+            self.operations.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel }).id
+        };
+        *self.resumed().entry(name.to_string()).or_insert_with(begin)
+    }
+
+    /// Those whose pools were deleted meanwhile: `converted` are still to be.
+    fn end_given_up(&self, converted: &[String]) {
+        self.resumed().retain(|pool, id| {
+            let goes_on = converted.contains(pool);
+            if !goes_on {
+                let why = format!("pool {pool}: it was deleted, and is not converted any more");
+                self.operations.end(*id, Some(&ApiError::new(ApiErrorKind::Cancelled, why)));
+            }
+            goes_on
+        });
     }
 
     async fn drain_again(self: &Arc<Self>, name: &PoolName) -> Result<(), ApiError> {

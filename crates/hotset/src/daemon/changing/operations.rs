@@ -37,6 +37,8 @@ pub(crate) enum Phase {
 pub(crate) enum WaitsFor {
     /// Other changes are under way, and come one after the other.
     OtherChanges,
+    /// Devices that it needs are not there, or cannot be used; they are tried again and again.
+    Devices,
 }
 
 /// What happens to an operation.
@@ -90,6 +92,7 @@ impl WaitsFor {
     fn words(self) -> &'static str {
         match self {
             Self::OtherChanges => "for other changes to end",
+            Self::Devices => "for its devices, which are tried every few seconds",
         }
     }
 }

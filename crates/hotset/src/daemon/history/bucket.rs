@@ -243,7 +243,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
         bytes.push(u8::try_from(number & 0x7F).expect("seven bits") | 0x80);
         number >>= 7;
     }
-    bytes.push(u8::try_from(number).expect("less than 128"));
+    bytes.push(u8::try_from(number).expect("seven bits are left"));
 }
 
 fn take(rest: &mut &[u8]) -> Option<u64> {

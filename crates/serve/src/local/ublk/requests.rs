@@ -89,7 +89,7 @@ impl UblkRequests {
 
 /// An answer that says why not.
 pub(super) fn failed(error: u32) -> i32 {
-    -i32::try_from(error).expect("error numbers are small")
+    -i32::try_from(error).expect("an error number is below 4096")
 }
 
 /// Asks whoever serves.
