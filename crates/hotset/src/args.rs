@@ -669,36 +669,39 @@ const WHAT_A_TRACE_IS: &str = "A trace is text of blkparse, an iolog of fio (ver
     time_us,op,offset_bytes,length_bytes; packed by zstd or not. Where a list is given, every combination is tried. Hits are told in parts of \
     blocks that requests touched.";
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct WhatIfArguments {
-    /// A file with requests; or a volume, of which other sizes are known
+    /// A file with requests; or a volume, of which other sizes are known, and with --seconds everything else, too
     #[arg(value_name = "VOLUME|TRACE")]
     pub(crate) source: String,
     /// Sizes of the cache; by default eight, up to all that is accessed
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = Size::from_str)]
     pub(crate) size: Vec<Size>,
-    /// Cache blocks, powers of two from 64K to 4M; by default 1M
+    /// Of a volume: record what hosts ask of it for so long, and try that, whatever settings are asked for
+    #[arg(long, value_name = "N", conflicts_with = "window", value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    pub(crate) seconds: Option<u64>,
+    /// Cache blocks, powers of two from 64K to 4M; by default that of the volume's pool, or 1M
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = block_size)]
     pub(crate) block_size: Vec<u64>,
-    /// What is evicted first; by default s3-fifo
+    /// What is evicted first; by default as in the volume's pool, or s3-fifo
     #[arg(long, value_delimiter = ',', value_parser = words(PolicyKind::ALL))]
     pub(crate) policy: Vec<PolicyKind>,
-    /// Reads of a block until it is populated, 1 to 4; by default 2
+    /// Reads of a block until it is populated, 1 to 4; by default as in the volume's pool, or 2
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = settings::populate_on_read)]
     pub(crate) populate_on_read: Vec<u8>,
-    /// Writes of a block until it is populated, 1 to 4, or 0 for never; by default 1 in a read-write pool, else 0
+    /// Writes of a block until it is populated, 1 to 4, or 0 for never; by default as in the volume's pool, or 1 in a read-write pool, else 0
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = settings::populate_on_write)]
     pub(crate) populate_on_write: Vec<u8>,
-    /// What the pool holds: clean data only, or what is written too; by default read-write
+    /// What the pool holds: clean data only, or what is written too; by default as the volume's pool, or read-write
     #[arg(long = "type", value_name = "TYPE", value_parser = words(PoolKind::ALL))]
     pub(crate) kind: Option<PoolKind>,
-    /// Of a trace: streams longer than this go past the cache, a size, or off; by default 4M
+    /// Of a trace, or with --seconds: streams longer than this go past the cache, a size, or off; by default as the volume has it for reads, or 4M
     #[arg(long, value_name = "SIZE|off", value_parser = settings::cutoff)]
     pub(crate) cutoff: Option<u64>,
-    /// Of a volume: the time that counts, by default a week
+    /// Of a volume that is watched: the time that counts, by default a week
     #[arg(long, value_parser = words(&WINDOWS))]
     pub(crate) window: Option<AdviceWindow>,
-    /// Of a trace: watch all blocks, however long it takes: nothing is estimated
+    /// Of a trace, or with --seconds: watch all blocks, however long it takes: nothing is estimated
     #[arg(long)]
     pub(crate) exact: bool,
 }
@@ -1070,6 +1073,7 @@ mod tests {
             "hotset advise",
             "hotset advise v --window day --days --endurance 600T",
             "hotset whatif v --size 1G,8G --window all",
+            "hotset whatif v --seconds 60 --block-size 64K,1M --policy lru --cutoff off",
             "hotset trace record v --seconds 60 --out t.csv.zst --limit 100M",
             "hotset whatif t --type read --populate-on-write 0 -o json",
             "hotset events --follow --after 7",
@@ -1129,6 +1133,8 @@ mod tests {
             ("hotset status --api somewhere", "unix:PATH or tcp:ADDRESS:PORT"),
             ("hotset demo --seconds 1", "10..=3600"),
             ("hotset image create f huge", "not a size"),
+            ("hotset whatif v --seconds 0", "1..=604800"),
+            ("hotset whatif v --seconds 9 --window all", "cannot be used with"),
             ("hotset whatif t --size 1G,big", "not a size"),
             ("hotset whatif t --block-size 3M", "power of two"),
             ("hotset whatif t --populate-on-read 0", "1 to 4"),

@@ -167,7 +167,13 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
             Some(_) | None => client::run_advise(&client(api)?, output, &arguments)?,
         },
         Verb::WhatIf(arguments) if whatif::is_trace(&arguments.source) => whatif::run(output, &arguments)?,
-        Verb::WhatIf(arguments) => client::run_whatif(&client(api)?, output, &arguments)?,
+        Verb::WhatIf(arguments) => match arguments.seconds {
+            Some(seconds) => {
+                let watched = client::watch_for_whatif(&client(api)?, output, &arguments, seconds)?;
+                whatif::try_requests(output, &watched.path(), &watched.called, &watched.arguments)?;
+            }
+            None => client::run_whatif(&client(api)?, output, &arguments)?,
+        },
         Verb::UdevRules => client::run_udev_rules(&client(api)?, output)?,
         Verb::Image(ImageVerb::Create { path, size }) => client::create_image(output, &path, size)?,
         Verb::Recover(arguments) => recover::run(output, &arguments)?,

@@ -45,31 +45,73 @@ fn a_recorded_trace_tells_what_a_pool_would_have_done() {
     let daemon = Daemon::start();
     make_volume(&daemon);
     let trace = daemon.site.path("t.csv.zst");
-    let recorded = thread::scope(|scope| {
-        let recording = scope.spawn(|| daemon.json(&format!("trace record v --seconds 2 --out {}", trace.display())));
-        // 32 blocks of 64 KiB, in turn, until it has ended.
+    let recorded =
+        beside_a_loop(&daemon, |daemon| daemon.json(&format!("trace record v --seconds 2 --out {}", trace.display())));
+    let told = daemon.json(&format!("whatif {} {OPTIONS}", trace.display()));
+    assert_eq!((&told["requests"], &told["read_requests"]), (&recorded["requests"], &recorded["requests"]));
+    assert_tells_of_the_loop(&told);
+    daemon.refuse(&format!("whatif {} --seconds 2", trace.display()), 1, "--seconds is for a volume");
+    // Whoever reads the answer, the file is the same.
+    let trace = daemon.site.path("for-people.csv.zst");
+    let said =
+        beside_a_loop(&daemon, |daemon| daemon.ok(&format!("trace record v --seconds 2 --out {}", trace.display())));
+    let told = daemon.json(&format!("whatif {} {OPTIONS}", trace.display()));
+    let requests = told["requests"].as_u64().expect("a number");
+    assert!(said.replace(',', "").contains(&format!("Recorded {requests} requests")), "{said}: {told}");
+    assert_tells_of_the_loop(&told);
+    let trace = daemon.site.path("t.csv.zst");
+    daemon.refuse(&format!("trace record v --seconds 1 --out {}", trace.display()), 1, "exists");
+    daemon.refuse("whatif /dev/null", 1, "its format is not known");
+}
+
+/// Pools that the loop is tried with.
+const OPTIONS: &str = "--size 4M --block-size 64K --populate-on-read 1,2";
+
+/// What a verb answers, beside which 32 blocks of 64 KiB are read in turn until it has ended.
+fn beside_a_loop<T: Send>(daemon: &Daemon, verb: impl FnOnce(&Daemon) -> T + Send) -> T {
+    thread::scope(|scope| {
+        let verb = scope.spawn(|| verb(daemon));
         let mut client = daemon.client("v");
-        while !recording.is_finished() {
+        while !verb.is_finished() {
             for block in 0..32 {
                 client.read(block * 65_536, 4096).expect("it is read");
             }
         }
-        recording.join().expect("it ends")
-    });
-    let requests = recorded["requests"].as_u64().expect("a number");
-    assert!(requests > 32, "{recorded}");
-    let options = "--size 4M --block-size 64K --populate-on-read 1,2";
-    let told = daemon.json(&format!("whatif {} {options}", trace.display()));
-    assert_eq!((&told["requests"], &told["read_requests"]), (&recorded["requests"], &recorded["requests"]));
+        verb.join().expect("it ends")
+    })
+}
+
+/// Each block is missed once, and with the other threshold twice.
+fn assert_tells_of_the_loop(told: &Value) {
+    let requests = told["requests"].as_u64().expect("a number");
+    assert!(requests > 32, "{told}");
     let pools = told["pools"].as_array().expect("a list");
+    assert_eq!(pools.len(), 2, "{told}");
     for (pool, missed) in pools.iter().zip([1, 2]) {
         let misses = pool["miss_ratio"].as_f64().expect("a number");
         let expected = f64::from(32 * missed)
             / f64::from(u32::try_from(requests).expect("fewer than 2^32 requests are made in two seconds"));
         assert!((misses - expected).abs() < 1e-6, "each block is missed {missed} times, of {requests}: {pool}");
     }
-    daemon.refuse(&format!("trace record v --seconds 1 --out {}", trace.display()), 1, "exists");
-    daemon.refuse("whatif /dev/null", 1, "its format is not known");
+}
+
+// proves: A4
+#[test]
+fn any_pool_is_tried_with_what_hosts_ask_of_a_volume_from_now_on() {
+    let daemon = Daemon::start();
+    make_volume(&daemon);
+    daemon.refuse("whatif nobody --seconds 1", 1, "no file of this name");
+    daemon.refuse("whatif v --seconds 1", 1, "hosts asked nothing of it");
+    let told = beside_a_loop(&daemon, |daemon| daemon.json(&format!("whatif v --seconds 3 {OPTIONS} --policy lru")));
+    assert!(told["trace"].as_str().is_some_and(|called| called.starts_with("volume v, 3")), "{told}");
+    assert_eq!((&told["pools"][0]["policy"], &told["pools"][0]["type"]), (&"lru".into(), &"read-write".into()));
+    assert_tells_of_the_loop(&told);
+    // What is not said is as it is watched.
+    let told = beside_a_loop(&daemon, |daemon| daemon.json("whatif v --seconds 1 --size 4M"));
+    assert_eq!(told["pools"].as_array().map(Vec::len), Some(1), "{told}");
+    assert_eq!((&told["pools"][0]["block_bytes"], &told["pools"][0]["populate_on_read"]), (&MIB.into(), &2.into()));
+    let told = beside_a_loop(&daemon, |daemon| daemon.ok("whatif v --seconds 1 --size 4M,2M --block-size 64K,128K"));
+    assert!(told.contains("volume v, 1 s") && told.matches("s3-fifo").count() == 4, "{told}");
 }
 
 const MIB: u64 = 1 << 20;
@@ -126,7 +168,7 @@ fn a_volume_without_a_cache_is_told_what_one_would_bring_which_is_what_it_brings
     let told = daemon.ok("whatif v --size 4M,8M --window all");
     assert!(told.contains("8 MiB") && !told.contains('?'), "{told}");
     let told = daemon.ok("whatif v --size 8M --block-size 64K --policy lru,fifo");
-    assert!(told.contains("hotset trace record v"), "{told}");
+    assert!(told.contains("hotset whatif v --seconds 3600"), "{told}");
 
     daemon.restart();
     let kept = advice(&daemon, before + 1600);

@@ -1,7 +1,13 @@
 //! The verbs `advise` and `whatif` for volumes: what caches of other sizes would do, as the daemon has watched.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
 use hotset_api::{
     Advice, AdviceList, AdvisedDays, AdvisedPool, AdvisedSize, ApiError, ApiErrorKind, LiveWhatIf, LiveWhatIfPool,
+    Volume,
 };
 use hotset_cache::date_and_time;
 
@@ -9,6 +15,7 @@ use super::drawing::{Drawn, Marks, drawing};
 use super::http::Client;
 use super::print::print;
 use super::table::{Table, facts};
+use super::trace::{TraceFile, record};
 use crate::args::{AdviseArguments, Output, WhatIfArguments};
 use crate::size::{Size, grouped, human, percent, whole_bytes};
 use crate::words;
@@ -16,6 +23,8 @@ use crate::words;
 /// Sizes that are tried if none is given: each twice the one before.
 const DEFAULT_SIZES: u32 = 8;
 const SIZE_MIN: u64 = 1 << 20;
+/// What is recorded for `whatif` takes no more of the temporary directory.
+const WATCHED_BYTES_MAX: u64 = 1 << 30;
 
 /// All volumes, or one.
 pub(crate) fn advise(client: &Client, output: Output, arguments: &AdviseArguments) -> Result<(), ApiError> {
@@ -44,7 +53,7 @@ pub(crate) fn advise(client: &Client, output: Output, arguments: &AdviseArgument
 /// Other sizes of a volume's pool, as far as they are known.
 pub(crate) fn whatif(client: &Client, output: Output, arguments: &WhatIfArguments) -> Result<(), ApiError> {
     if arguments.exact || arguments.cutoff.is_some() {
-        return Err(invalid("--exact and --cutoff are for a trace: see hotset trace record".to_owned()));
+        return Err(invalid("--exact and --cutoff are for a trace, or for --seconds".to_owned()));
     }
     let name = &arguments.source;
     let window = arguments.window.map_or("week", hotset_api::AdviceWindow::word);
@@ -65,6 +74,65 @@ pub(crate) fn whatif(client: &Client, output: Output, arguments: &WhatIfArgument
         }
     }
     print(output, &all.expect("there is a combination"), whatif_text)
+}
+
+/// What hosts asked of a volume, for `whatif` to go through.
+pub(crate) struct Watched {
+    requests: File,
+    /// What it is of.
+    pub(crate) called: String,
+    /// With what the volume is like where nothing was said.
+    pub(crate) arguments: WhatIfArguments,
+}
+
+impl Watched {
+    /// Where the requests can be read from, for as long as this is there.
+    pub(crate) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.requests.as_raw_fd()))
+    }
+}
+
+/// Records what hosts ask of a volume for `seconds`.
+pub(crate) fn watch(
+    client: &Client,
+    output: Output,
+    arguments: &WhatIfArguments,
+    seconds: u64,
+) -> Result<Watched, ApiError> {
+    let name = &arguments.source;
+    let volume: Volume = client.get(&format!("/volumes/{name}")).map_err(or_a_file)?;
+    let mut file = TraceFile::nameless(WATCHED_BYTES_MAX)?;
+    let (_, elapsed) = record(client, output, name, &mut file, Duration::from_secs(seconds))?;
+    if file.requests == 0 {
+        let message = format!("volume {name}: hosts asked nothing of it for {} s", elapsed.as_secs());
+        return Err(ApiError::new(ApiErrorKind::Refused, message));
+    }
+    // One that was opened just now is not known yet.
+    let setup = client.get::<Advice>(&format!("/volumes/{name}/advisor?window=all")).ok().map(|advice| advice.setup);
+    let mut arguments = arguments.clone();
+    arguments.cutoff = arguments.cutoff.or(Some(volume.read_cutoff_bytes.unwrap_or(0)));
+    if let Some(setup) = setup {
+        as_watched(&mut arguments, &setup);
+    }
+    let called = format!("volume {name}, {} s", elapsed.as_secs());
+    Ok(Watched { requests: file.into_file(), called, arguments })
+}
+
+/// What was not said is as the volume's pool is set.
+fn as_watched(arguments: &mut WhatIfArguments, setup: &AdvisedPool) {
+    let own = words::engine_pool_kind(setup.r#type);
+    if *arguments.kind.get_or_insert(own) == own && arguments.populate_on_write.is_empty() {
+        arguments.populate_on_write.push(setup.populate_on_write);
+    }
+    if arguments.block_size.is_empty() {
+        arguments.block_size.push(setup.block_bytes);
+    }
+    if arguments.policy.is_empty() {
+        arguments.policy.push(words::engine_policy(setup.policy));
+    }
+    if arguments.populate_on_read.is_empty() {
+        arguments.populate_on_read.push(setup.populate_on_read);
+    }
 }
 
 fn invalid(message: String) -> ApiError {

@@ -99,9 +99,17 @@ impl Client {
 
     /// The answer as it is, whoever it is printed for.
     pub(crate) fn get_exactly<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        self.runtime.block_on(request(&self.exact_door(), Method::GET, path, Vec::new()))
+    }
+
+    /// As that, of a request that takes something.
+    pub(super) fn take_exactly<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        self.runtime.block_on(request(&self.exact_door(), Method::POST, path, Vec::new()))
+    }
+
+    fn exact_door(&self) -> ApiDoor {
         let answers = Answers { for_people: false, ..self.door.answers };
-        let door = ApiDoor { answers, ..self.door.clone() };
-        self.runtime.block_on(request(&door, Method::GET, path, Vec::new()))
+        ApiDoor { answers, ..self.door.clone() }
     }
 
     pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {

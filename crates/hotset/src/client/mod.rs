@@ -27,7 +27,7 @@ mod trace;
 mod volume;
 
 pub(crate) use address::{Address, Credentials};
-pub(crate) use advisor::{advise as run_advise, whatif as run_whatif};
+pub(crate) use advisor::{advise as run_advise, watch as watch_for_whatif, whatif as run_whatif};
 pub(crate) use drawing::{Drawn, Marks, drawing};
 pub(crate) use events::run as run_events;
 pub(crate) use http::{Answers, ApiDoor, Client};

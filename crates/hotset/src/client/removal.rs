@@ -18,7 +18,7 @@ use crate::size::human;
 pub(super) const TICK: Duration = Duration::from_millis(300);
 
 /// How often a line is printed where there is no terminal.
-const LINE_INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Removes what is at `path`; `flush_path` is where its flush is, if it needs one.
 pub(super) fn remove<T: DeserializeOwned>(

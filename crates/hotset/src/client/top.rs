@@ -89,6 +89,7 @@ fn table(rates: &[Rates], lines: &RecentHitRatios) -> String {
         ">DIRTY",
         ">CACHED",
         ">HITS",
+        ">IN MEMORY",
         "LAST 30 s",
     ];
     let mut table = Table::new(&headings);
@@ -104,6 +105,7 @@ fn table(rates: &[Rates], lines: &RecentHitRatios) -> String {
             human(volume.dirty_bytes),
             human(volume.cache_used_bytes),
             percent(volume.hit_ratio),
+            percent(volume.memory_hit_ratio),
             lines.get(&volume.name).map_or_else(String::new, sparkline),
         ]);
     }

@@ -4,17 +4,19 @@
 //! that it can be read although the recording was interrupted.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hotset_api::{ApiError, ApiErrorKind, Recorded, Recording};
 use hyper::Method;
+use indicatif::{ProgressBar, ProgressStyle};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde::Serialize;
 
 use super::http::Client;
-use super::print::print;
+use super::print::{print, tell};
+use super::removal::{LINE_INTERVAL, time_left};
 use crate::args::{Output, TraceVerb};
 use crate::size::{Size, grouped, human};
 use crate::trace::CSV_HEADER;
@@ -39,17 +41,8 @@ struct Written {
 
 pub(crate) fn run(client: &Client, output: Output, verb: TraceVerb) -> Result<(), ApiError> {
     let TraceVerb::Record { name, seconds, out, limit: Size(limit_bytes) } = verb;
-    let path = format!("/volumes/{name}/recording");
     let mut file = TraceFile::create(&out, limit_bytes)?;
-    client.send::<Recording>(Method::PUT, &path, &())?;
-    let began = Instant::now();
-    let recorded = record(client, &path, &mut file, began, Duration::from_secs(seconds));
-    let elapsed = began.elapsed();
-    // Whatever went wrong: nobody takes any more.
-    let ended: Result<Recording, ApiError> = client.delete(&path);
-    let why = recorded?;
-    ended?;
-    file.end()?;
+    let (why, elapsed) = record(client, output, name.as_str(), &mut file, Duration::from_secs(seconds))?;
     let written = Written {
         volume: name.to_string(),
         path: super::print::absolute(&out)?,
@@ -62,9 +55,31 @@ pub(crate) fn run(client: &Client, output: Output, verb: TraceVerb) -> Result<()
     print(output, &written, Written::text)
 }
 
+/// Records what hosts ask of a volume for so long; tells how long it did.
+pub(super) fn record(
+    client: &Client,
+    output: Output,
+    volume: &str,
+    file: &mut TraceFile,
+    time: Duration,
+) -> Result<(End, Duration), ApiError> {
+    let path = format!("/volumes/{volume}/recording");
+    client.send::<Recording>(Method::PUT, &path, &())?;
+    let began = Instant::now();
+    let progress = Progress::new(output, volume, time);
+    let recorded = take_all(client, &path, file, began, time, progress);
+    let elapsed = began.elapsed();
+    // Whatever went wrong: nobody takes any more.
+    let ended: Result<Recording, ApiError> = client.delete(&path);
+    let why = recorded?;
+    ended?;
+    file.end()?;
+    Ok((why, elapsed))
+}
+
 /// Why a recording ended.
 #[derive(Clone, Copy)]
-enum End {
+pub(super) enum End {
     Time,
     Limit,
     Daemon,
@@ -97,14 +112,22 @@ impl Written {
     }
 }
 
-fn record(client: &Client, path: &str, file: &mut TraceFile, began: Instant, time: Duration) -> Result<End, ApiError> {
+fn take_all(
+    client: &Client,
+    path: &str,
+    file: &mut TraceFile,
+    began: Instant,
+    time: Duration,
+    mut progress: Progress,
+) -> Result<End, ApiError> {
     loop {
         std::thread::sleep(INTERVAL.min(time.saturating_sub(began.elapsed())));
-        let recorded: Recorded = client.send(Method::POST, path, &())?;
+        let recorded: Recorded = client.take_exactly(path)?;
         if recorded.ended {
             return Ok(End::Daemon);
         }
         file.take(&recorded)?;
+        progress.at(began.elapsed(), file);
         if file.size_bytes >= file.limit_bytes {
             return Ok(End::Limit);
         }
@@ -114,12 +137,50 @@ fn record(client: &Client, path: &str, file: &mut TraceFile, began: Instant, tim
     }
 }
 
+/// How far a recording is: a bar on a terminal, lines elsewhere, nothing for programs.
+struct Progress {
+    bar: ProgressBar,
+    lines: bool,
+    volume: String,
+    time: Duration,
+    last_line: Duration,
+}
+
+impl Progress {
+    fn new(output: Output, volume: &str, time: Duration) -> Self {
+        let (is_read, terminal) = (output == Output::Text, std::io::stderr().is_terminal());
+        let mut bar = ProgressBar::hidden();
+        if is_read && terminal {
+            let style = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}").expect("the template is valid");
+            bar = ProgressBar::new(time.as_secs()).with_style(style).with_prefix(format!("recording {volume}"));
+        }
+        Self { bar, lines: is_read && !terminal, volume: volume.to_owned(), time, last_line: Duration::ZERO }
+    }
+
+    fn at(&mut self, elapsed: Duration, file: &TraceFile) {
+        let left = self.time.saturating_sub(elapsed).as_secs();
+        let told = format!("{} requests, {}", grouped(file.requests), time_left(Some(left)));
+        if self.lines && elapsed - self.last_line >= LINE_INTERVAL {
+            tell(&format!("recording {}: {told}", self.volume));
+            self.last_line = elapsed;
+        }
+        self.bar.set_position(elapsed.as_secs());
+        self.bar.set_message(told);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// The file that is written.
-struct TraceFile {
+pub(super) struct TraceFile {
     file: File,
     path: String,
     waiting: String,
-    requests: u64,
+    pub(super) requests: u64,
     dropped: u64,
     size_bytes: u64,
     limit_bytes: u64,
@@ -129,8 +190,23 @@ impl TraceFile {
     fn create(path: &Path, limit_bytes: u64) -> Result<Self, ApiError> {
         let shown = path.display().to_string();
         let file = File::create_new(path).map_err(|error| failed(&shown, &error))?;
+        Ok(Self::begin(file, shown, limit_bytes))
+    }
+
+    /// One that has no name, and is gone when nobody has it any more.
+    pub(super) fn nameless(limit_bytes: u64) -> Result<Self, ApiError> {
+        let shown = std::env::temp_dir().display().to_string();
+        let file = tempfile::tempfile().map_err(|error| failed(&shown, &error))?;
+        Ok(Self::begin(file, shown, limit_bytes))
+    }
+
+    fn begin(file: File, path: String, limit_bytes: u64) -> Self {
         let waiting = format!("{CSV_HEADER}\n");
-        Ok(Self { file, path: shown, waiting, requests: 0, dropped: 0, size_bytes: 0, limit_bytes })
+        Self { file, path, waiting, requests: 0, dropped: 0, size_bytes: 0, limit_bytes }
+    }
+
+    pub(super) fn into_file(self) -> File {
+        self.file
     }
 
     fn take(&mut self, recorded: &Recorded) -> Result<(), ApiError> {

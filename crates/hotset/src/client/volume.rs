@@ -18,6 +18,7 @@ use crate::paths::absolute_backing;
 use crate::settings::volume_set;
 use crate::size::{Size, grouped, human, percent};
 use crate::words;
+use hotset_cache::advisor::figures::number;
 use hotset_cache::date_and_time;
 
 pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: VolumeVerb) -> Result<(), ApiError> {
@@ -217,6 +218,7 @@ const COLUMNS: &[Column<Volume>] = &[
     Column::new(">CACHED", |volume| Cell::Bytes(volume.cache_used_bytes)),
     Column::new(">DIRTY", |volume| Cell::Bytes(volume.dirty_bytes)),
     Column::new(">HIT RATIO", |volume| Cell::Ratio(volume.stats.hit_ratio)),
+    Column::new(">IN MEMORY", |volume| Cell::Ratio(memory_hit_ratio(&volume.stats))),
     Column::new("BACKING", |volume| Cell::Text(backing(volume))),
 ];
 
@@ -383,6 +385,11 @@ fn counted(stats: &VolumeStats) -> Vec<(&'static str, String)> {
 }
 
 const MISSES: &str = "Misses";
+
+/// The part of all reads that memory answered.
+fn memory_hit_ratio(stats: &VolumeStats) -> f64 {
+    if stats.reads == 0 { 0.0 } else { number(stats.memory_hits) / number(stats.reads) }
+}
 
 /// What follows from a counter and others, and is said with it.
 fn beside(counter: &Counter, stats: &VolumeStats) -> String {

@@ -19,6 +19,13 @@ const REFERENCES: &str = "SEE ALSO";
 const EXIT_STATUS: &str = "0 :: Done.\n1 :: It failed, or was refused; standard error says why, and what to do.\n2 :: The \
     command line is wrong.";
 
+/// Of each verb that asks the daemon.
+const FILES: &str = "`/var/lib/hotset/api.sock` :: The daemon of this machine is asked here, where `--api` and `HOTSET_API` name no \
+    other.";
+
+/// Verbs that ask no daemon, with those below them.
+const WITHOUT_A_DAEMON: [&str; 7] = ["serve", "image", "recover", "demo", "config", "completions", "man"];
+
 /// What was written of one verb, a line end first.
 #[derive(Clone, Copy)]
 struct WrittenPage(&'static str);
@@ -67,6 +74,10 @@ fn verb_of(command: &Command) -> String {
     name.strip_prefix("hotset ").unwrap_or(name).to_owned()
 }
 
+fn asks_a_daemon(verb: &str) -> bool {
+    verb.split(' ').next().is_some_and(|first| !WITHOUT_A_DAEMON.contains(&first))
+}
+
 fn page_name(command: &Command) -> String {
     match verb_of(command).as_str() {
         "hotset" => "hotset".to_owned(),
@@ -97,7 +108,11 @@ fn page(command: &Command) -> ManualPage {
         draft.parser(|to| man.render_subcommands_section(to));
     }
     for heading in PARTS {
-        let usual = (heading == "EXIT STATUS").then_some(EXIT_STATUS);
+        let usual = match heading {
+            "EXIT STATUS" => Some(EXIT_STATUS),
+            "FILES" if asks_a_daemon(&verb_of(command)) => Some(FILES),
+            _ => None,
+        };
         if let Some(part) = written.part(heading).or(usual) {
             draft.written(Some(heading), part);
         }
@@ -255,5 +270,8 @@ mod tests {
             assert!(page.text.contains(part), "{part}: {}", page.text);
         }
         assert!(!page.text.contains("token\\-file"), "what every verb takes is told once: {}", page.text);
+        assert!(page.text.contains("api.sock"), "{}", page.text);
+        let image = pages.iter().find(|page| page.file == "hotset-image-create.1").expect("it is a verb");
+        assert!(!image.text.contains("FILES"), "it asks no daemon: {}", image.text);
     }
 }

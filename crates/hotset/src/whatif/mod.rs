@@ -34,17 +34,29 @@ pub(crate) fn is_trace(source: &str) -> bool {
 }
 
 pub(crate) fn run(output: Output, arguments: &WhatIfArguments) -> Result<(), ApiError> {
-    let path = Path::new(&arguments.source);
+    if arguments.seconds.is_some() {
+        return Err(invalid("--seconds is for a volume: a trace is as long as it is".to_owned()));
+    }
+    try_requests(output, Path::new(&arguments.source), &arguments.source, arguments)
+}
+
+/// Goes through the requests at `path`, which are called so.
+pub(crate) fn try_requests(
+    output: Output,
+    path: &Path,
+    called: &str,
+    arguments: &WhatIfArguments,
+) -> Result<(), ApiError> {
     let blocks = block_sizes(arguments);
     let (footprints, whole) = look(path, &blocks).map_err(refused)?;
     if whole.requests == 0 {
-        return Err(invalid(format!("trace {}: it has no reads and no writes", path.display())));
+        return Err(invalid(format!("trace {called}: it has no reads and no writes")));
     }
     let cases = cases(arguments, &footprints)?;
     let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: arguments.exact };
     let (answers, past) = try_all(path, &cases, &footprints, effort, &whole).map_err(refused)?;
     let whole = Whole { past, ..whole };
-    report::print(output, &report::WhatIfReport::new(path, &whole, &footprints, &answers))
+    report::print(output, &report::WhatIfReport::new(called, &whole, &footprints, &answers))
 }
 
 fn block_sizes(arguments: &WhatIfArguments) -> Vec<BlockBytes> {

@@ -1,7 +1,5 @@
 //! What is printed of the pools that were tried.
 
-use std::path::Path;
-
 use hotset_api::ApiError;
 use hotset_cache::advisor::figures::number;
 use hotset_cache::advisor::whatif::Footprint;
@@ -53,10 +51,10 @@ struct CaseRow {
 }
 
 impl WhatIfReport {
-    pub(super) fn new(path: &Path, whole: &Whole, footprints: &[Footprint], answers: &[CaseAnswer]) -> Self {
+    pub(super) fn new(called: &str, whole: &Whole, footprints: &[Footprint], answers: &[CaseAnswer]) -> Self {
         let seconds = seconds_of(whole);
         Self {
-            trace: path.display().to_string(),
+            trace: called.to_owned(),
             format: whole.format,
             requests: whole.requests,
             read_requests: whole.reads,

@@ -204,8 +204,8 @@ fn unanswered(name: &VolumeName, setup: Setup, own: Setup, size_bytes: u64) -> S
     }
     format!(
         "volume {name} is watched as a {} pool, {}, blocks of {}, populate-on-read {}, populate-on-write {}: only other sizes of that are \
-         known. Record what hosts ask (hotset trace record {name} --seconds 3600 --out {name}.csv.zst), then: hotset whatif \
-         {name}.csv.zst --type {} --size {} --block-size {} --policy {} --populate-on-read {} --populate-on-write {}",
+         known. To try it with what hosts ask from now on: hotset whatif {name} --seconds 3600 --type {} --size {} --block-size {} \
+         --policy {} --populate-on-read {} --populate-on-write {}",
         own.kind.word(),
         own.policy.word(),
         human(own.block_bytes.get()),
@@ -425,7 +425,7 @@ mod tests {
         let told = whatif(&name(), &sums(10_000), &facts(), ASKED, &cases);
         assert_eq!(told.pools[0].answer.map(|size| size.hit_ratio), Some(0.4));
         assert_eq!(told.pools[1].answer, None);
-        for part in ["hotset trace record v", "hotset whatif v.csv.zst", "--size 400M", "--policy lru"] {
+        for part in ["hotset whatif v --seconds 3600", "--size 400M", "--policy lru"] {
             assert!(told.pools[1].unanswered.contains(part), "{part}: {}", told.pools[1].unanswered);
         }
     }
