@@ -1,5 +1,5 @@
 # What a newcomer runs, each from a fresh clone. Everything else is a chore of `cargo x` (see xtask/).
-.PHONY: demo test bench bench-vendor console deb tarball
+.PHONY: demo test test-guests bench bench-vendor console deb tarball
 
 demo:
 	@sh console/build.sh
@@ -9,6 +9,12 @@ demo:
 test:
 	@sh tests/prepare.sh
 	@cargo x test </dev/null
+
+# All that takes a virtual machine, also what takes minutes: packages as docs/INSTALL.md says, docs/stacks, many kills. As root.
+test-guests:
+	@sh tests/prepare.sh
+	@sh console/build.sh
+	@cargo x guest --all </dev/null
 
 bench:
 	@sh tests/prepare.sh

@@ -1,7 +1,7 @@
 # What a person does on an empty Debian, from installing the package to purging it, with a restart of the machine in between. A line "FAILED"
 # or a missing line "guest: done" is a failure.
 
-export LC_ALL=C
+export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 
 failed() {
     echo "guest: FAILED: $1"
@@ -44,18 +44,12 @@ rounds() {
 }
 
 if ! [ -e /packages/restarted ]; then
-    step dpkg --install /packages/hotset.deb
+    # docs/INSTALL.md, line by line.
+    step sh -ex /packages/install.sh
     step systemctl is-active hotset.service hotset.socket
     step systemctl is-enabled hotset.service hotset.socket
     systemd-analyze security --no-pager hotset.service | tail -n 1
-    step hotset pool create fast --type read-write --io-type custom --block-size 64K --ssd "$(disk ssd0)" "$(disk ssd1)"
-    step hotset volume create data --backing "$(disk backing)" --pool fast
-    step hotset volume set data local=on
-    step mkfs.ext4 -q /dev/hotset/data
-    mkdir -p /srv/data
-    echo "UUID=$(blkid -s UUID -o value /dev/hotset/data) /srv/data ext4 x-systemd.requires=hotset.service 0 2" >> /etc/fstab
-    step systemctl daemon-reload
-    step mount /srv/data
+    step mountpoint /srv/data
 
     load &
     rounds 3

@@ -50,7 +50,11 @@ enum Chore {
     /// The rules of the house that no compiler lint checks
     Tidy,
     /// The tests in a virtual machine: the kernel's own NBD client
-    Guest,
+    Guest {
+        /// Also those that take minutes each: the packages and docs/INSTALL.md in an empty Debian, docs/stacks, little memory beside ublk, 20 kills. As root
+        #[arg(long)]
+        all: bool,
+    },
     /// The web console: its lints, types and build, and the tests in a browser
     Console {
         /// Only the browser tests whose file name has one of these words in it
@@ -87,7 +91,7 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Sim { arguments } => finish(sim::run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())),
         Chore::Fuzz { seconds, target } => fuzz::run(seconds, target.as_deref()).map(|tally| tally.exit_code()),
         Chore::Tidy => tidy::run(),
-        Chore::Guest => test::guest(),
+        Chore::Guest { all } => test::guest(all),
         Chore::Console { filter } => test::console(filter),
         Chore::Traceability => finish(traceability::write()),
         Chore::Bench(options) => finish(bench::run(&options)),

@@ -67,7 +67,7 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
             "real clients",
             Box::new(move || {
                 simulator_begun.begin(sim::begin_beside);
-                end_to_end(&[])
+                end_to_end(&[], &[])
             }),
         ),
         ("browser", Box::new(|| console::browse(&[]))),
@@ -77,9 +77,14 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
     Ok(run_steps(&steps).exit_code())
 }
 
-/// The virtual machine alone.
-pub(crate) fn guest() -> Result<ExitCode> {
-    let steps: Vec<(&str, Step)> = vec![("guest", Box::new(|| end_to_end(&["guest"])))];
+/// What the tests ask for that takes minutes.
+const ALL_OF_THE_GUEST: [(&str, &str); 4] =
+    [("HOTSET_PACKAGES", "1"), ("HOTSET_STACKS", "1"), ("HOTSET_UBLK_MEMORY", "1"), ("HOTSET_KILLS", "20")];
+
+/// The virtual machine alone; `all`: also what takes long.
+pub(crate) fn guest(all: bool) -> Result<ExitCode> {
+    let asked: &[(&str, &str)] = if all { &ALL_OF_THE_GUEST } else { &[] };
+    let steps: Vec<(&str, Step)> = vec![("guest", Box::new(move || end_to_end(&["guest"], asked)))];
     Ok(run_steps(&steps).exit_code())
 }
 
@@ -182,12 +187,12 @@ fn built_anew(messages: &str) -> Vec<String> {
 }
 
 /// Builds the binary, then drives it with real clients.
-fn end_to_end(filter: &[&str]) -> Result<Tally> {
+fn end_to_end(filter: &[&str], asked: &[(&str, &str)]) -> Result<Tally> {
     build_all()?;
     let mut words = vec!["test", "--quiet", "--workspace", "--test=e2e", "--", CLIENTS_AT_ONCE];
     words.extend(filter);
     let mut command = cargo(&words);
-    command.env("HOTSET_BIN", target_dir()?.join("debug/hotset"));
+    command.env("HOTSET_BIN", target_dir()?.join("debug/hotset")).envs(asked.iter().copied());
     // Without them, which need the network once, the tests that use them say that they are skipped.
     for (name, variable) in [("schemathesis", "HOTSET_SCHEMATHESIS"), ("ansible", "HOTSET_ANSIBLE")] {
         match python::bring(name) {

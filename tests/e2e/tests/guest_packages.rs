@@ -1,5 +1,6 @@
 //! The packages in an empty Debian that systemd starts: installed, upgraded under load, refused, removed and purged.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -7,7 +8,7 @@ use hotset_e2e::files::{MIB, Site, build_folder};
 use hotset_e2e::tools::{skip, succeed, text};
 
 use crate::guest_machine::USUAL_PROCESSOR;
-use crate::packages::{knows_less, package, repacked};
+use crate::packages::{VERSION, knows_less, package, repacked};
 
 /// The folder of the machine's parts, in the repository.
 pub(crate) const LAB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab");
@@ -31,7 +32,9 @@ fn a_person_installs_mounts_upgrades_under_load_and_purges_on_an_empty_debian() 
     let (newer, older) = (repacked(&site, "99.0", |_| {}), repacked(&site, "0.0.9", knows_less));
     let lab = build_folder().join("lab-packages");
     let mut build = Command::new("sh");
-    build.arg(format!("{LAB}/packages-build.sh")).arg(&lab).args([package(), &newer, &older]);
+    let script = site.path("install.sh");
+    fs::write(&script, installation()).expect("a file can be written");
+    build.arg(format!("{LAB}/packages-build.sh")).arg(&lab).args([package(), &newer, &older, &script]);
     let path = std::env::var("PATH").unwrap_or_default();
     let built = build.env("PATH", format!("{path}:/usr/sbin:/sbin")).output().expect("sh can be started");
     assert!(built.status.success(), "{}", text(&built));
@@ -48,6 +51,24 @@ fn a_person_installs_mounts_upgrades_under_load_and_purges_on_an_empty_debian() 
     }
     println!("{first}\n{second}");
     succeed("rm", &[lab.join("root.img")]);
+}
+
+/// What `docs/INSTALL.md` says to do, with the devices of this machine, and a package that lies elsewhere. There is no network to bring others.
+fn installation() -> String {
+    let page = fs::read_to_string(format!("{LAB}/../../docs/INSTALL.md")).expect("the page is there");
+    let (_, commands) = page.split_once("```sh\n").expect("it has commands");
+    let (commands, _) = commands.split_once("```").expect("they end");
+    let mut commands = commands.to_owned();
+    for (there, here) in [
+        (format!("./hotset_{VERSION}_amd64.deb smartmontools"), "/packages/hotset.deb"),
+        ("/dev/disk/by-id/ssd-A".to_owned(), "/dev/disk/by-id/virtio-ssd0"),
+        ("/dev/disk/by-id/ssd-B".to_owned(), "/dev/disk/by-id/virtio-ssd1"),
+        ("/dev/md0".to_owned(), "/dev/disk/by-id/virtio-backing"),
+    ] {
+        assert_eq!(commands.matches(&there).count(), 1, "{there} in {commands}");
+        commands = commands.replace(&there, here);
+    }
+    commands
 }
 
 /// Runs the machine, a Debian of its own with these disks, until it switches itself off; returns what it printed on its console.

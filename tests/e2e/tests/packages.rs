@@ -14,7 +14,7 @@ use hotset_e2e::tools::{command, run, succeed, text};
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The version of the package that the tests make.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Units that the package has, as systemd would start them.
 const UNITS: [&str; 5] =

@@ -17,8 +17,8 @@ pub(super) fn table(ssds: &[Ssd]) -> String {
             worn_out(&ssd.smart),
             human(ssd.smart.cache_written_bytes),
             drive(&ssd.identity),
-            joined(&[&ssd.identity.transport, &ssd.identity.link_speed]),
-            joined(&[&ssd.identity.enclosure, &ssd.identity.slot]),
+            joined(" ", &[&ssd.identity.transport, &ssd.identity.link_speed]),
+            joined(" ", &[&ssd.identity.enclosure, &ssd.identity.slot]),
         ]);
     }
     let mut text = table.render();
@@ -41,18 +41,13 @@ fn drive(identity: &SsdIdentity) -> String {
     let SsdIdentity { manufacturer, model, serial, firmware, .. } = identity;
     // Many models begin with their maker's name.
     let maker = if model.starts_with(manufacturer.as_str()) { "" } else { manufacturer };
-    let mut said = joined(&[maker, model]);
-    for (what, value) in [("serial", serial), ("firmware", firmware)] {
-        if !value.is_empty() {
-            said.push_str(&format!(", {what} {value}"));
-        }
-    }
-    said
+    let called = |what: &str, value: &str| if value.is_empty() { String::new() } else { format!("{what} {value}") };
+    joined(", ", &[&joined(" ", &[maker, model]), &called("serial", serial), &called("firmware", firmware)])
 }
 
-fn joined(parts: &[&str]) -> String {
+fn joined(between: &str, parts: &[&str]) -> String {
     let said: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
-    said.join(" ")
+    said.join(between)
 }
 
 #[cfg(test)]
@@ -69,6 +64,8 @@ mod tests {
             ..SsdIdentity::default()
         };
         assert_eq!(drive(&identity), "ACME Fast, serial S1");
+        let nameless = SsdIdentity { model: String::new(), manufacturer: String::new(), ..identity.clone() };
+        assert_eq!(drive(&nameless), "serial S1");
         assert_eq!(drive(&SsdIdentity { manufacturer: "Other".to_owned(), ..identity }), "Other ACME Fast, serial S1");
         let smart = Smart { checked_at_unix_ms: DAY_MS, worn_out_at_unix_ms: Some(4 * DAY_MS), ..Smart::default() };
         assert_eq!(worn_out(&smart), "in 3 days");

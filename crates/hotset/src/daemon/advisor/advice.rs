@@ -305,7 +305,11 @@ fn sentence(
     );
     let now = present.map_or(0.0, |present| present.hit_ratio);
     if let (Some(then), Some(now)) = (size.read_microseconds, curves.facts.reads.mean(now)) {
-        text.push_str(&format!(", so that a read takes {} on average instead of {}", time(then), time(now)));
+        let [then, now] = [then, now].map(time);
+        text.push_str(&match then == now {
+            true => format!(", so that a read takes {then} on average, as now"),
+            false => format!(", so that a read takes {then} on average instead of {now}"),
+        });
     }
     text.push('.');
     if let Some(present) = present {
@@ -397,6 +401,8 @@ mod tests {
             assert!(advice.sentence.contains(part), "{part}: {}", advice.sentence);
         }
         assert_eq!(advice.curve.len(), 4);
+        let as_now = super::advice(&name(), &sums(10_000), &Facts { present_bytes: Some(400 << 20), ..facts() }, ASKED);
+        assert!(as_now.sentence.contains("a read takes 1.7 ms on average, as now."), "{}", as_now.sentence);
     }
 
     // proves: A3
