@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::{Arg, Command, CommandFactory};
-use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use hotset_api::{ApiError, OperationList, OperationState, PoolList, TokenList, VolumeList};
 use hotset_cache::config::{PoolName, VolumeName};
 
@@ -54,6 +54,14 @@ fn of_argument(verb: &str, argument: Arg) -> Arg {
         operations
     } else if verb == "delete" && argument.get_id() == "name" {
         tokens
+    } else if verb == "events" && argument.get_id() == "subject" {
+        subjects
+    } else if argument.get_id() == "source" {
+        // Of `advise` and `whatif`: a volume, or a file with requests.
+        return argument.add(ArgValueCompleter::new(|typed: &OsStr| {
+            let files = PathCompleter::file().complete(typed);
+            beginning(typed, volumes()).into_iter().chain(files).collect()
+        }));
     } else {
         return argument;
     };
@@ -95,6 +103,12 @@ fn spares() -> Vec<String> {
         |client| client.get_exactly::<PoolList>("/pools"),
         |list| list.pools.into_iter().flat_map(|pool| pool.spares).map(|spare| spare.path).collect(),
     )
+}
+
+/// What events are of.
+fn subjects() -> Vec<String> {
+    let kinds = ["daemon", "pool", "volume", "ssd"].map(str::to_owned);
+    kinds.into_iter().chain(pools()).chain(volumes()).chain(ssds()).collect()
 }
 
 fn tokens() -> Vec<String> {
@@ -157,6 +171,8 @@ mod tests {
         assert!(completed(&["pool", "create", "p", "--pol"]).iter().any(|word| word == "--policy"));
         assert!(completed(&["pool", "create", "p", "--policy", ""]).iter().any(|word| word == "s3-fifo"));
         assert!(completed(&["volume", "enable-cache", ""]).iter().all(|word| word.starts_with('-')));
+        assert_eq!(completed(&["events", "--subject", "s"]), ["ssd"]);
+        assert!(completed(&["whatif", "src/"]).iter().any(|file| file == "src/complete.rs"));
     }
 
     #[test]

@@ -313,6 +313,8 @@ fn shells_complete_the_names_that_the_daemon_knows_and_nothing_when_it_is_down()
     assert_eq!(in_bash("hotset pool show ''", "").lines().next(), Some("p"));
     assert_eq!(in_bash("hotset volume delete arc", "arc").trim(), "archive");
     assert_eq!(in_bash("hotset pool set p policy = s3", "s3").trim(), "s3-fifo");
+    assert_eq!(in_bash("hotset events --subject arc", "arc").trim(), "archive");
+    assert_eq!(in_bash("hotset advise arc", "arc").trim(), "archive");
     assert!(in_bash("hotset pool add-s", "add-s").contains("add-ssd"));
     let in_fish = |line: &str| ask("fish", &format!("source {}; complete -C '{line}'", scripts[2]));
     assert!(in_fish("hotset volume show ").lines().any(|line| line == "archive"), "{}", in_fish("hotset volume show "));
