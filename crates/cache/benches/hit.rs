@@ -43,6 +43,8 @@ const BLOCKS: u64 = VOLUME_BYTES / STRIDE;
 const SSD_BYTES: u64 = 160 << 20;
 /// Accesses that a tap keeps between two times, at a rate that is not lowered.
 const TAKEN_EVERY: u32 = 4096;
+/// Requests between two times that somebody takes what is recorded: five times a second, of 200,000 a second.
+const RECORDED_TAKEN_EVERY: u32 = 40_000;
 /// Slots of 64 KiB with a header of 4 KiB in 10^9 bytes of SSD.
 const SLOTS_PER_GIGABYTE: f64 = 1e9 / (68.0 * 1024.0);
 
@@ -181,8 +183,8 @@ fn hits(criterion: &mut Criterion<CpuTime>) {
     }
 }
 
-/// The same while the advisor watches every block, taking what was kept as often as a daemon does at that rate; and what memory
-/// answers.
+/// The same while the advisor watches every block, taking what was kept as often as a daemon does at that rate; while requests are
+/// recorded; and what memory answers.
 fn watched_and_in_memory(criterion: &mut Criterion<CpuTime>) {
     let executor = Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring");
     executor.run(async |env| {
@@ -199,6 +201,22 @@ fn watched_and_in_memory(criterion: &mut Criterion<CpuTime>) {
                 read.expect("a hit in memory is ready at once").expect("memory does not fail")
             });
         });
+        pool.close().await.expect("memory does not fail");
+
+        let (pool, volume) = cached_volume(&env, true).await;
+        assert!(volume.begin_recording(), "nobody records it");
+        let (mut next, mut hits) = (offsets(), 0_u32);
+        criterion.bench_function("hit_4k_recorded", |bencher| {
+            bencher.iter(|| {
+                hits += 1;
+                if hits.is_multiple_of(RECORDED_TAKEN_EVERY) {
+                    black_box(volume.take_recorded());
+                }
+                let read = volume.read(ByteRange::at(next(), PAGE)).now_or_never();
+                read.expect("a hit in memory is ready at once").expect("memory does not fail")
+            });
+        });
+        assert!(volume.take_recorded().is_some_and(|recorded| recorded.dropped == 0), "all of them were recorded");
         pool.close().await.expect("memory does not fail");
 
         let backing = HostDevice::Memory(MemoryDevice::new(VOLUME_BYTES, 512));
