@@ -1,6 +1,8 @@
 // Numbers, sizes and times as a person reads them. Sizes are binary, as on the command line.
 
 const sizeUnits = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+/** A difference of ratios that are the same, and a sum of parts that are all, may be off by less. */
+const ROUNDING = 1e-12;
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 /** What stands where there is nothing to show. */
@@ -27,10 +29,15 @@ export function bytesPerSecond(value: number): string {
   return `${bytes(value)}/s`;
 }
 
+/** `3.5/s`, `1,234/s` */
+export function perSecond(value: number): string {
+  return `${value > 0 && value < 10 ? value.toFixed(1) : count(value)}/s`;
+}
+
 /** `98.7 %`, of a ratio from 0 to 1. All and nothing are said only of all and nothing. */
 export function percent(ratio: number): string {
-  if (ratio > 0 && ratio < 0.0005) return "< 0.1 %";
-  if (ratio < 1 && ratio >= 0.9995) return "> 99.9 %";
+  if (ratio > ROUNDING && ratio < 0.0005) return "< 0.1 %";
+  if (ratio < 1 - ROUNDING && ratio >= 0.9995) return "> 99.9 %";
   return `${(ratio * 100).toFixed(1)} %`;
 }
 
@@ -80,6 +87,15 @@ export function fromNow(date: Date, now = new Date()): string {
   if (days < 60) return `in ${plural(days, "day")}`;
   if (days < 730) return `in ${plural(Math.floor(days / 30.44), "month")}`;
   return `in ${plural(Math.floor(days / 365.25), "year")}`;
+}
+
+/** How long something lasts, of years: `about 7 years`, `about 17 months`, `about 12 days`. Further than a century is only far. */
+export function lifetime(years: number): string {
+  if (years >= 100) return "more than 100 years";
+  if (years >= 2) return `about ${plural(Math.round(years), "year")}`;
+  if (years >= 1 / 6) return `about ${plural(Math.round(years * 12), "month")}`;
+  const days = Math.round(years * 365.25);
+  return days < 1 ? "less than a day" : `about ${plural(days, "day")}`;
 }
 
 /** `1 volume`, `3 volumes` */

@@ -1,15 +1,15 @@
 // Rates from counters: what happened between two answers of the daemon, kept for a few minutes.
 import type { History, HistoryPoint, LatencyPercentiles, RecentLatency, Stats, VolumeCounters } from "./api/types";
+import { type Hits, hitsAt, hitsOf } from "./hits";
 
-/** What one volume, or all of them, did in one interval. A ratio of nothing is null. */
+/** What one volume, or all of them, did in one interval. */
 export type Rate = {
   readsPerSecond: number;
   writesPerSecond: number;
   readBytesPerSecond: number;
   writeBytesPerSecond: number;
-  hitRatio: number | null;
-  /** Of all reads, those that memory answered. */
-  memoryHitRatio: number | null;
+  /** Null: there were no reads. */
+  hits: Hits | null;
   /** Of the requests of the last seconds, as the daemon knows them. */
   readLatency: Latency | null;
   writeLatency: Latency | null;
@@ -63,15 +63,12 @@ export function precede(series: Series, history: History, now: number): Series {
 }
 
 function rateOf(point: HistoryPoint): Rate {
-  const reads = point.reads_per_second ?? 0;
-  const memoryHits = point.memory_hits_per_second ?? 0;
   return {
-    readsPerSecond: reads,
+    readsPerSecond: point.reads_per_second ?? 0,
     writesPerSecond: point.writes_per_second ?? 0,
     readBytesPerSecond: point.read_bytes_per_second ?? 0,
     writeBytesPerSecond: point.write_bytes_per_second ?? 0,
-    hitRatio: point.hit_ratio ?? null,
-    memoryHitRatio: reads === 0 ? null : memoryHits / reads,
+    hits: hitsAt(point),
     readLatency: latencyOf(point.read_latency),
     writeLatency: latencyOf(point.write_latency),
   };
@@ -105,8 +102,7 @@ class Sum {
       writesPerSecond: this.writes / seconds,
       readBytesPerSecond: this.readBytes / seconds,
       writeBytesPerSecond: this.writeBytes / seconds,
-      hitRatio: this.reads === 0 ? null : this.hits / this.reads,
-      memoryHitRatio: this.reads === 0 ? null : this.memoryHits / this.reads,
+      hits: hitsOf(this.reads, this.hits, this.memoryHits),
       readLatency: latencyOf(recent.reads),
       writeLatency: latencyOf(recent.writes),
     };

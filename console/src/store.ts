@@ -35,6 +35,16 @@ export function useStore<T>(store: Store<T>): T {
   return useExternal(store.subscribe, store.get);
 }
 
+/** The value, once it has been the same for so long: of what is typed, the end. */
+export function useSettled<T>(value: T, ms: number): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), ms);
+    return () => clearTimeout(timer);
+  }, [value, ms]);
+  return settled;
+}
+
 /** Runs `load` now, whenever `key` changes and every `everyMs` (null: no more); never twice at once. The last answer stays until the next. */
 export function usePolled<T>(
   load: (signal: AbortSignal) => Promise<T>,

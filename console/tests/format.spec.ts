@@ -1,6 +1,7 @@
 // Numbers, sizes and times: what a person reads must be what the daemon said.
 import { expect, test } from "@playwright/test";
-import { bytes, duration, fromNow, latency, parseBytes, percent, plural } from "../src/format";
+import { bytes, duration, fromNow, latency, lifetime, parseBytes, percent, perSecond, plural } from "../src/format";
+import { readTerabytes } from "../src/pages/sizes";
 
 test("sizes are binary with three digits, and are read back", () => {
   expect([0, 512, 1023, 1024, 1536, 64 << 20, 1.03 * 2 ** 30, 2 ** 40, 1023.9 * 1024].map(bytes)).toEqual([
@@ -25,6 +26,31 @@ test("sizes are binary with three digits, and are read back", () => {
   ]);
 });
 
+test("what SSDs may be written is read in the decimal terabytes of data sheets", () => {
+  const texts = ["600", " 1.92 TB", "600tbw", "100000", "0", "", "-1", "600G", "600 TiB", "much"];
+  expect(texts.map(readTerabytes)).toEqual([600e12, 1.92e12, 600e12, 1e17, ...Array(6).fill(null)]);
+  // As it stands in an address.
+  expect(String(readTerabytes("999999"))).toBe("999999000000000000");
+});
+
+test("how long something lasts is about so much, and far is far", () => {
+  expect([6.9, 2, 1.4, 0.2, 0.1, 0.0001, 99, 100, 4000].map(lifetime)).toEqual([
+    "about 7 years",
+    "about 2 years",
+    "about 17 months",
+    "about 2 months",
+    "about 37 days",
+    "less than a day",
+    "about 99 years",
+    "more than 100 years",
+    "more than 100 years",
+  ]);
+});
+
+test("few of something a second have a digit more", () => {
+  expect([0, 3.54, 12.3, 1234.5].map(perSecond)).toEqual(["0/s", "3.5/s", "12/s", "1,235/s"]);
+});
+
 test("a ratio is all or nothing only if it is", () => {
   expect([0, 0.0001, 0.5, 0.987, 0.99999, 1].map(percent)).toEqual([
     "0.0 %",
@@ -34,6 +60,8 @@ test("a ratio is all or nothing only if it is", () => {
     "> 99.9 %",
     "100.0 %",
   ]);
+  // Whatever is rounded on the way to it.
+  expect([0.8 - 0.7 - 0.1, 0.6 + 0.3 + 0.1].map(percent)).toEqual(["0.0 %", "100.0 %"]);
 });
 
 test("times have the unit that fits", () => {

@@ -16,7 +16,7 @@ test("the charts move, and what they show are differences of the daemon's own co
   await expect(iops).toBeVisible();
   const before = await iops.getAttribute("data-points");
   await expect(iops).not.toHaveAttribute("data-points", before ?? "");
-  await expect(page.getByRole("img", { name: /^Hit ratio: of reads \d/ })).toBeVisible();
+  await expect(page.getByRole("img", { name: /^Hit ratio of reads: hits \d/ })).toBeVisible();
   await expect(page.getByRole("img", { name: /^Latency, median: reads \d.* [mµ]s, writes \d/ })).toBeVisible();
 
   await expect(async () => {
@@ -39,6 +39,35 @@ function rateOf(before: Stats | undefined, after: Stats, name: string): string[]
   const seconds = (after.at_ns - before.at_ns) / 1e9;
   return [count((now.reads - old.reads) / seconds), count((now.writes - old.writes) / seconds)];
 }
+
+// proves: M5, S3
+test("overview and a volume's page tell hits in memory from those on SSDs wherever they show a hit ratio", async ({
+  page,
+  daemon,
+}) => {
+  await busyScene(daemon);
+  await daemon.hotset("memory-cache", "set", "32M");
+  // This volume has no SSDs, and all that is read of it is soon in memory.
+  daemon.load("archive", "--rw=randread", "--bs=4k", "--size=1M", "--iodepth=2", "--rate_iops=400");
+  const inMemory = /[1-9][\d.]* % in memory, 0\.0 % on SSDs/;
+  await open(page, daemon, "overview");
+  const volumes = page.getByRole("table", { name: "Volumes now" });
+  await expect(volumes.getByRole("row", { name: /^archive/ })).toContainText(inMemory, { timeout: 30_000 });
+  await expect(volumes.getByRole("row", { name: /^disk/ })).toContainText(/ in memory, [> ]*[1-9][\d.]* % on SSDs/);
+  const chart = page.getByRole("img", {
+    name: /^Hit ratio of reads: hits [>1-9].* %, in memory [1-9].* %, on SSDs [1-9]/,
+  });
+  await expect(chart).toBeVisible();
+  const tile = page.getByRole("definition").filter({ hasText: /[1-9][\d.]* % in memory, [1-9][\d.]* % on SSDs/ });
+  await expect(tile).toBeVisible();
+  await page.screenshot({ path: shot("overview-hits.png"), fullPage: true });
+
+  await open(page, daemon, "volumes/archive");
+  await expect(page.getByRole("definition").filter({ hasText: inMemory })).toBeVisible();
+  const counted = /^[\d,]+: [\d,]+ hits \(.* %\), [1-9][\d,]* in memory \(.* %\), 0 on SSDs \(0\.0 %\); [\d,]+ misses$/;
+  await expect(page.getByText(counted)).toBeVisible();
+  await expect(page.getByText(/^[1-9][\d,]* in memory, 0 on SSDs$/)).toBeVisible();
+});
 
 // proves: S3, P10
 test("an SSD that fails is seen within five seconds and in words", async ({ page, daemon }) => {

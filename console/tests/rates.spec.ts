@@ -23,14 +23,10 @@ test("a rate is the difference of two answers, of each volume and of all", () =>
   const before = at(10, volume("a", { reads: 100, read_hits: 50 }), volume("b", { writes: 8 }));
   const after = at(12, volume("a", { reads: 300, read_hits: 200, memory_hits: 50 }), volume("b", { writes: 18 }));
   const series = extend(EMPTY, before, after, 1);
-  expect(newest(series, "a")).toMatchObject({
-    readsPerSecond: 100,
-    writesPerSecond: 0,
-    hitRatio: 0.75,
-    memoryHitRatio: 0.25,
-  });
-  expect(newest(series, "b")).toMatchObject({ readsPerSecond: 0, writesPerSecond: 5, hitRatio: null });
-  expect(newest(series, "")).toMatchObject({ readsPerSecond: 100, writesPerSecond: 5, hitRatio: 0.75 });
+  const hits = { all: 0.75, memory: 0.25, ssds: 0.5 };
+  expect(newest(series, "a")).toMatchObject({ readsPerSecond: 100, writesPerSecond: 0, hits });
+  expect(newest(series, "b")).toMatchObject({ readsPerSecond: 0, writesPerSecond: 5, hits: null });
+  expect(newest(series, "")).toMatchObject({ readsPerSecond: 100, writesPerSecond: 5, hits });
 });
 
 test("latencies are the daemon's own, of each volume and of all, and none where nothing was asked", () => {
@@ -70,8 +66,7 @@ test("before the first answer is what the history knows of the last minutes, by 
   expect(filled.times).toEqual([4940, 5000]);
   expect(filled.rates.map((rates) => rates.get("")?.readsPerSecond)).toEqual([2, 4]);
   expect(newest(filled, "")).toMatchObject({
-    hitRatio: 0.5,
-    memoryHitRatio: 0.25,
+    hits: { all: 0.5, memory: 0.25, ssds: 0.25 },
     readLatency: { median: 5000, slowest: 9000 },
     writeLatency: null,
   });

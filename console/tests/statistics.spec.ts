@@ -2,16 +2,33 @@
 import type { Locator, Page } from "@playwright/test";
 import { COUNTERS } from "../src/api/counters";
 import type { HistoryPoint } from "../src/api/types";
-import { bytes, count, duration, percent } from "../src/format";
+import { bytes, count, duration, percent, perSecond } from "../src/format";
 import type { Daemon } from "./daemon";
 import { busyScene, expect, expectAccessible, open, shot, test } from "./fixtures";
 
 /** What is asked first of a cache, and how it is written. */
 const SAID: [name: string, say: (point: HistoryPoint) => string][] = [
-  ["Cache used", (point) => bytes(point.cache_used_bytes ?? Number.NaN)],
-  ["Cache hits", (point) => `${count((point.hits ?? Number.NaN) / point.covered_seconds)}/s`],
-  ["Hit ratio", (point) => percent(point.hit_ratio ?? Number.NaN)],
+  ["Cache used", (point) => bytes(known(point.cache_used_bytes))],
+  ["Cache hits", (point) => perSecond(known(point.hit_ratio) * known(point.reads_per_second))],
+  ["Hits in memory", (point) => perSecond(known(point.memory_hits_per_second))],
+  ["Hits on SSDs", (point) => perSecond((known(point.hit_ratio) - memoryRatio(point)) * known(point.reads_per_second))],
+  ["Hit ratio", (point) => percent(known(point.hit_ratio))],
+  ["Hit ratio in memory", (point) => percent(memoryRatio(point))],
+  ["Hit ratio on SSDs", (point) => percent(known(point.hit_ratio) - memoryRatio(point))],
 ];
+
+function known(value: number | null | undefined): number {
+  return value ?? Number.NaN;
+}
+
+function memoryRatio(point: HistoryPoint): number {
+  return known(point.memory_hits_per_second) / known(point.reads_per_second);
+}
+
+/** The row of the value of this name, and of no other that begins with it. */
+function rowOf(values: Locator, name: string): Locator {
+  return values.getByRole("row").filter({ has: values.page().getByRole("cell", { name, exact: true }) });
+}
 
 const DAY = 86_400;
 const SPANS: [label: string, seconds: number][] = [
@@ -57,21 +74,21 @@ test("command line, API, metrics and console say the same, now and on average, a
   await open(page, daemon, "statistics?subject=volume:disk");
   const values = page.getByRole("table", { name: "Now and on average" });
   // A sample is taken every 30 s.
-  await expect(values.getByRole("row", { name: /^Hit ratio/ })).toContainText("%", { timeout: 75_000 });
+  await expect(rowOf(values, "Hit ratio")).toContainText("%", { timeout: 75_000 });
   await expect(async () => {
     const { current, averages } = await daemon.get("/api/v1/history?subject=volume:disk");
     const points: HistoryPoint[] = [current, averages.day, averages.week, averages.month];
     for (const [name, say] of SAID) {
-      const row = values.getByRole("row", { name: new RegExp(`^${name} `) });
-      expect(await row.getByRole("cell").allTextContents()).toEqual([name, ...points.map(say)]);
+      expect(await rowOf(values, name).getByRole("cell").allTextContents()).toEqual([name, ...points.map(say)]);
     }
     await expectCoverage(values.getByRole("row", { name: /^Time observed/ }), averages.day.covered_seconds);
     expect(current.hits + current.misses).toBe(current.requests);
   }).toPass({ timeout: 40_000 });
-  await expect(page.getByRole("img", { name: /^Hit ratio of reads: hits \d/ }).first()).toBeVisible({
+  const ratio = { name: /^Hit ratio of reads: hits [<>\d].* %, in memory [<>\d].* %, on SSDs [<>\d].* %$/ };
+  await expect(page.getByRole("img", ratio).first()).toBeVisible({ timeout: 65_000 });
+  await expect(page.getByRole("region", { name: "Warm-up" }).getByRole("img", ratio)).toBeVisible({
     timeout: 65_000,
   });
-  await expect(page.getByRole("heading", { name: "Warm-up" })).toBeVisible();
   await expect(page.getByRole("table", { name: "Disks now" }).getByRole("row", { name: /ssd0 SSD \d/ })).toBeVisible();
 
   // Zoomed by keyboard, and back.
@@ -148,15 +165,21 @@ async function expectAgreement(page: Page, daemon: Daemon): Promise<void> {
   ]);
 
   await open(page, daemon, "volumes/still");
-  const ratio = percent(stats.hit_ratio);
-  const hitsSaid = `${count(stats.read_hits)} hits (${ratio}), of them ${count(stats.memory_hits)} in memory`;
-  const said = `${count(stats.reads)}: ${hitsSaid}; ${count(misses)} misses`;
-  await expect(page.getByText(said, { exact: true })).toBeVisible();
+  const onSsds = stats.read_hits - stats.memory_hits;
+  const part = (hits: number, what: string) => `${count(hits)} ${what} (${percent(hits / stats.reads)})`;
+  const said = [part(stats.read_hits, "hits"), part(stats.memory_hits, "in memory"), part(onSsds, "on SSDs")].join(
+    ", ",
+  );
+  await expect(
+    page.getByText(`${count(stats.reads)}: ${said}; ${count(misses)} misses`, { exact: true }),
+  ).toBeVisible();
+  const ofThem = `${count(stats.memory_hits)} in memory, ${count(onSsds)} on SSDs`;
+  await expect(page.getByText(ofThem, { exact: true })).toBeVisible();
   for (const { shown } of COUNTERS) {
     const caption = "missed" in shown ? "Why they missed" : shown.caption;
     await expect(page.getByText(caption, { exact: true }).first()).toBeVisible();
   }
   await open(page, daemon, "statistics?subject=volume:still");
-  const row = page.getByRole("table", { name: "Now and on average" }).getByRole("row", { name: /^Hit ratio/ });
-  await expect(row.getByRole("cell").nth(2)).toHaveText(ratio);
+  const row = rowOf(page.getByRole("table", { name: "Now and on average" }), "Hit ratio");
+  await expect(row.getByRole("cell").nth(2)).toHaveText(percent(stats.hit_ratio));
 }

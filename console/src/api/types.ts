@@ -17,6 +17,7 @@ export type HistoryPoint = Schemas["HistoryPoint"];
 export type IoType = Schemas["IoType"];
 export type LatencyPercentiles = Schemas["LatencyPercentiles"];
 export type LiveWhatIf = Schemas["LiveWhatIf"];
+export type LiveWhatIfPool = Schemas["LiveWhatIfPool"];
 export type Operation = Schemas["Operation"];
 export type OperationStart = Schemas["OperationStart"];
 export type PolicyKind = Schemas["PolicyKind"];

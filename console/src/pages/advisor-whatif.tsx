@@ -1,31 +1,26 @@
 // Questions of what if: a pool of another size, or with other settings.
 import { useState } from "preact/hooks";
 import { call, explain } from "../api/client";
-import type { Advice, AdviceWindow, LiveWhatIf, PolicyKind } from "../api/types";
+import type { Advice, AdviceWindow, LiveWhatIf, LiveWhatIfPool, PolicyKind } from "../api/types";
 import { bytes, NOTHING, parseBytes, percent } from "../format";
-import { Notice } from "../ui/basics";
+import { Copyable, Notice } from "../ui/basics";
 import { Select } from "../ui/select";
 import { Table } from "../ui/table";
 import { TextField } from "../ui/text-field";
+import { POLICIES, policy, threshold } from "../words";
+import { unanswered } from "./advisor-unanswered";
+import { BLOCK_OPTIONS } from "./create-state";
 
-const SAME = "as it is";
-const POLICIES: { value: PolicyKind | typeof SAME; text: string }[] = [
-  { value: SAME, text: "as it is" },
-  { value: "s3-fifo", text: "S3-FIFO" },
-  { value: "2q", text: "2Q" },
-  { value: "lru", text: "LRU" },
-  { value: "fifo", text: "FIFO" },
-  { value: "auto", text: "Automatic" },
-];
-const THRESHOLDS: { value: string; text: string }[] = [
-  { value: SAME, text: "as it is" },
-  ...["1", "2", "3", "4"].map((value) => ({ value, text: value })),
-];
+const SAME = "as watched";
+/** Of what is not watched: said before it is asked for. */
+const BY_COMMAND = "Others are tried by a command";
+
+type Chosen = { block: string; policy: PolicyKind | typeof SAME; read: string; write: string };
 
 export function WhatIf({ advice, window }: { advice: Advice; window: AdviceWindow }) {
+  const { setup, volume } = advice;
   const [sizes, setSizes] = useState("");
-  const [policy, setPolicy] = useState<PolicyKind | typeof SAME>(SAME);
-  const [threshold, setThreshold] = useState(SAME);
+  const [chosen, setChosen] = useState<Chosen>({ block: SAME, policy: SAME, read: SAME, write: SAME });
   const [told, setTold] = useState<LiveWhatIf | null>(null);
   const [error, setError] = useState<string | null>(null);
   const parsed = sizes.split(",").map(parseBytes);
@@ -34,70 +29,125 @@ export function WhatIf({ advice, window }: { advice: Advice; window: AdviceWindo
     const wanted = parsed.flatMap((size) => (size === null ? [] : [size]));
     if (wrong || wanted.length === 0) return setError("Give one size or more: 10G, 40G");
     try {
-      setTold(
-        await call("get", "/api/v1/volumes/{name}/whatif", {
-          at: { name: advice.volume },
-          query: {
-            sizes: wanted.join(","),
-            window,
-            ...(policy === SAME ? {} : { policy }),
-            ...(threshold === SAME ? {} : { populate_on_read: Number(threshold) }),
-          },
-        }),
-      );
+      const query = { sizes: wanted.join(","), window, ...settings(chosen) };
+      setTold(await call("get", "/api/v1/volumes/{name}/whatif", { at: { name: volume }, query }));
       setError(null);
     } catch (failed) {
       setError(explain(failed));
     }
   };
-  const unanswered = told?.pools.find((pool) => pool.unanswered !== "")?.unanswered ?? "";
   return (
     <section class="panel" aria-labelledby="what-if">
       <header>
         <h2 id="what-if">What if</h2>
       </header>
       <form
-        class="inside what-if"
+        class="inside"
         onSubmit={(event) => {
           event.preventDefault();
           ask();
         }}
       >
-        <TextField
-          label="Sizes of the cache"
-          hint="For example 10G, 40G"
-          error={wrong ? "Sizes are 512M, 10G, 1.5T, with commas between them." : null}
-          text={sizes}
-          change={setSizes}
-        />
-        <Select label="Policy" value={policy} options={POLICIES} choose={setPolicy} />
-        <Select label="Populate on read" value={threshold} options={THRESHOLDS} choose={setThreshold} />
-        <button type="submit">Ask</button>
+        <p class="muted">
+          Other sizes of the pool that the volume is watched as are known at once. Other settings are not: the answer is
+          then a command, which tries them with what hosts ask while it runs.
+        </p>
+        <div class="row">
+          <TextField
+            label="Sizes of the cache"
+            hint="For example 10G, 40G"
+            error={wrong ? "Sizes are 512M, 10G, 1.5T, with commas between them." : null}
+            text={sizes}
+            change={setSizes}
+          />
+          <Select
+            label="Cache block"
+            hint={BY_COMMAND}
+            value={chosen.block}
+            options={[same(bytes(setup.block_bytes)), ...BLOCK_OPTIONS]}
+            choose={(block) => setChosen({ ...chosen, block })}
+          />
+          <Select
+            label="Policy"
+            hint={BY_COMMAND}
+            value={chosen.policy}
+            options={[same(policy(setup.policy)), ...POLICIES.map((value) => ({ value, text: policy(value) }))]}
+            choose={(policy) => setChosen({ ...chosen, policy })}
+          />
+          <Select
+            label="Populate on read"
+            hint={BY_COMMAND}
+            value={chosen.read}
+            options={[same(threshold(setup.populate_on_read, "read")), ...thresholds([1, 2, 3, 4], "read")]}
+            choose={(read) => setChosen({ ...chosen, read })}
+          />
+          <Select
+            label="Populate on write"
+            hint={BY_COMMAND}
+            value={chosen.write}
+            options={[same(threshold(setup.populate_on_write, "write")), ...thresholds([0, 1, 2, 3, 4], "write")]}
+            choose={(write) => setChosen({ ...chosen, write })}
+          />
+        </div>
+        <div>
+          <button type="submit" class="primary">
+            Ask
+          </button>
+        </div>
+        {error !== null && <Notice tone="bad">{error}</Notice>}
       </form>
-      {error !== null && <Notice tone="bad">{error}</Notice>}
-      {told !== null && (
-        <Table
-          caption="What pools would have done"
-          small
-          rows={told.pools}
-          rowKey={(pool) => String(pool.size_bytes)}
-          empty="Nothing was asked."
-          columns={[
-            { head: "Size", numeric: true, cell: (pool) => bytes(pool.size_bytes) },
-            { head: "Hits", numeric: true, cell: (pool) => (pool.answer ? percent(pool.answer.hit_ratio) : "?") },
-            { head: "±", numeric: true, cell: (pool) => (pool.answer ? percent(pool.answer.error) : "?") },
-            {
-              head: "Written to SSDs a day",
-              numeric: true,
-              cell: (pool) => {
-                const written = pool.answer?.ssd_written_bytes_per_day;
-                return typeof written === "number" ? bytes(Math.round(written)) : NOTHING;
-              },
-            },
-          ]}
-        />
-      )}
-      {unanswered !== "" && <Notice tone="quiet">{unanswered}</Notice>}
+      {told !== null && told.window === window && <Told pools={told.pools} />}
     </section>
+  );
+}
+
+function same(now: string): { value: typeof SAME; text: string } {
+  return { value: SAME, text: `${SAME}: ${now}` };
+}
+
+function thresholds(values: number[], what: "read" | "write") {
+  return values.map((value) => ({ value: String(value), text: threshold(value, what) }));
+}
+
+/** What is asked for beside sizes. */
+function settings({ block, policy, read, write }: Chosen) {
+  return {
+    ...(block === SAME ? {} : { block_bytes: Number(block) }),
+    ...(policy === SAME ? {} : { policy }),
+    ...(read === SAME ? {} : { populate_on_read: Number(read) }),
+    ...(write === SAME ? {} : { populate_on_write: Number(write) }),
+  };
+}
+
+function Told({ pools }: { pools: LiveWhatIfPool[] }) {
+  return (
+    <>
+      <Table
+        caption="What pools would have done"
+        small
+        rows={pools}
+        rowKey={(pool) => String(pool.size_bytes)}
+        empty="Nothing was asked."
+        columns={[
+          { head: "Size", numeric: true, cell: (pool) => bytes(pool.size_bytes) },
+          { head: "Hits", numeric: true, cell: (pool) => (pool.answer ? percent(pool.answer.hit_ratio) : "?") },
+          { head: "±", numeric: true, cell: (pool) => (pool.answer ? percent(pool.answer.error) : "?") },
+          {
+            head: "Written to SSDs a day",
+            numeric: true,
+            cell: (pool) => {
+              const written = pool.answer?.ssd_written_bytes_per_day;
+              return typeof written === "number" ? bytes(Math.round(written)) : NOTHING;
+            },
+          },
+        ]}
+      />
+      {unanswered(pools).map(({ why, command }) => (
+        <div key={`${why} ${command}`} class="inside">
+          <Notice tone="quiet">{why}</Notice>
+          {command !== null && <Copyable label="Run it on the daemon's machine" text={command} />}
+        </div>
+      ))}
+    </>
   );
 }

@@ -1,19 +1,24 @@
 // What caches of other sizes would do for a volume: its curve, the recommended size, what is hot, and questions of what if.
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { call, explain } from "../api/client";
-import type { Advice, AdviceList, AdviceWindow } from "../api/types";
-import { bytes, count, moment, percent } from "../format";
+import type { Advice, AdviceList, AdviceWindow, AdvisedSize } from "../api/types";
+import { bytes, count, lifetime, moment, percent } from "../format";
 import { status } from "../live";
 import { go, link, useRoute } from "../router";
-import { usePolled, useStore } from "../store";
+import { usePolled, useSettled, useStore } from "../store";
 import { Empty, type Figure, Figures, Heading, Notice } from "../ui/basics";
 import { Select } from "../ui/select";
+import { TextField } from "../ui/text-field";
 import { Curve } from "./advisor-curve";
 import { Days } from "./advisor-days";
 import { WhatIf } from "./advisor-whatif";
 import { Gone } from "./gone";
+import { readTerabytes } from "./sizes";
 
 const REFRESH_MS = 10_000;
+/** What is typed is sent when no more digits come for so long. */
+const TYPED_MS = 400;
+const ENDURANCE_KEY = "hotset-endurance";
 
 const WINDOWS: { window: AdviceWindow; label: string }[] = [
   { window: "day", label: "1 day" },
@@ -25,13 +30,20 @@ export function Advisor() {
   const known = useStore(status);
   const route = useRoute();
   const [window, setWindow] = useState<AdviceWindow>("week");
+  const [endurance, setEndurance] = useState(localStorage.getItem(ENDURANCE_KEY) ?? "");
+  const enduranceBytes = useSettled(readTerabytes(endurance), TYPED_MS);
+  const query = { window, ...(enduranceBytes === null ? {} : { endurance_bytes: enduranceBytes }) };
   const advice = usePolled<AdviceList>(
-    (signal) => call("get", "/api/v1/advisor", { query: { window }, signal }),
-    window,
+    (signal) => call("get", "/api/v1/advisor", { query, signal }),
+    JSON.stringify(query),
     REFRESH_MS,
   );
+  // What was known stays until another question is answered, and what is typed below with it.
+  const newest = useRef<AdviceList | null>(null);
+  newest.current = advice.value ?? newest.current;
+  const told = newest.current;
   if (known === null) return null;
-  const volumes = advice.value?.volumes ?? [];
+  const volumes = told?.volumes ?? [];
   const selected = route.name === "" ? volumes[0] : volumes.find((one) => one.volume === route.name);
   return (
     <>
@@ -60,8 +72,9 @@ export function Advisor() {
             </label>
           ))}
         </div>
+        {volumes.length > 0 && <Endurance text={endurance} change={setEndurance} />}
       </div>
-      {advice.value !== null && volumes.length === 0 && (
+      {told !== null && volumes.length === 0 && (
         <section class="panel" aria-label="Advisor">
           <Empty title="Nothing is known yet">
             Each <a href={link("volumes")}>volume</a> is watched while it is open, with a cache or without one. The
@@ -69,10 +82,26 @@ export function Advisor() {
           </Empty>
         </section>
       )}
-      {advice.value !== null && selected === undefined && route.name !== "" && <Gone kind="volume" name={route.name} />}
+      {told !== null && selected === undefined && route.name !== "" && <Gone kind="volume" name={route.name} />}
       {selected !== undefined && <Selected key={selected.volume} advice={selected} window={window} />}
-      {advice.value !== null && volumes.length > 1 && <Days title="All volumes" days={advice.value.days} />}
+      {told !== null && volumes.length > 1 && <Days title="All volumes" days={told.days} />}
     </>
+  );
+}
+
+/** What the SSDs may be written: the daemon does not know it, so the browser remembers it. */
+function Endurance({ text, change }: { text: string; change: (text: string) => void }) {
+  return (
+    <TextField
+      label="Endurance of the SSDs (TB)"
+      hint="What all of them may be written, as data sheets say (TBW). How long they last counts this volume's writes alone."
+      error={text.trim() !== "" && readTerabytes(text) === null ? "A number of TB, as 600" : null}
+      text={text}
+      change={(typed) => {
+        localStorage.setItem(ENDURANCE_KEY, typed);
+        change(typed);
+      }}
+    />
   );
 }
 
@@ -99,7 +128,7 @@ function Selected({ advice, window }: { advice: Advice; window: AdviceWindow }) 
 function figures({ present, recommended, reads, writes, footprint_bytes }: Advice): Figure[] {
   const size = (one: Advice["present"]) => ({
     value: one === null || one === undefined ? "–" : bytes(one.size_bytes),
-    note: one === null || one === undefined ? "" : `hits ${percent(one.hit_ratio)}`,
+    note: one === null || one === undefined ? "" : `hits ${percent(one.hit_ratio)}${lasts(one)}`,
   });
   return [
     { term: "Cache now", ...size(present) },
@@ -107,6 +136,10 @@ function figures({ present, recommended, reads, writes, footprint_bytes }: Advic
     { term: "Accesses", value: count(reads + writes), note: `${count(reads)} reads, in parts of blocks` },
     { term: "Accessed", value: bytes(footprint_bytes), note: "each block once" },
   ];
+}
+
+function lasts({ years }: AdvisedSize): string {
+  return typeof years === "number" ? `, the SSDs last ${lifetime(years)}` : "";
 }
 
 /** Of what the curve is made. */

@@ -1,6 +1,7 @@
 // The first page: is all well, what needs action, what is it doing, what is at risk.
 import type { Status } from "../api/types";
 import { bytes, bytesPerSecond, count, duration, latency, NOTHING, percent } from "../format";
+import { type Hits, whereHit } from "../hits";
 import { series, status } from "../live";
 import { type Latency, LIVE_SECONDS, newest, type Rate, type Series } from "../rates";
 import { link } from "../router";
@@ -10,6 +11,7 @@ import { Chart, type Line } from "../ui/chart";
 import { Table } from "../ui/table";
 import { word } from "../words";
 import { CACHE_COLUMNS } from "./cache-columns";
+import { HitChart } from "./hit-chart";
 import { HealthPanel } from "./overview-health";
 
 /** The live charts show what there is, but so much at least. */
@@ -42,18 +44,8 @@ export function Overview() {
             ]}
           />
         </section>
-        <section class="panel" aria-label="Hit ratio">
-          <Chart
-            title="Hit ratio"
-            times={rates.times}
-            range={range}
-            format={percent}
-            max={1}
-            lines={[
-              line(rates, "of reads", "--series-3", (rate) => rate.hitRatio),
-              line(rates, "in memory", "--series-4", (rate) => rate.memoryHitRatio),
-            ]}
-          />
+        <section class="panel" aria-label="Hit ratio of reads">
+          <HitChart times={rates.times} range={range} hits={rates.rates.map((at) => at.get("")?.hits ?? null)} />
         </section>
         <section class="panel" aria-label="Latency">
           <Chart
@@ -105,14 +97,17 @@ export function loadFigures(now: Rate | null): Figure[] {
       value: now === null ? NOTHING : count(now.readsPerSecond + now.writesPerSecond),
       note: now === null ? "" : bytesPerSecond(now.readBytesPerSecond + now.writeBytesPerSecond),
     },
-    {
-      term: "Hit ratio of reads",
-      value: now === null || now.hitRatio === null ? NOTHING : percent(now.hitRatio),
-      note: now !== null && now.hitRatio === null ? "no reads now" : "",
-    },
+    hitFigure(now),
     latencyFigure("Read latency, median", now?.readLatency ?? null, "no reads now"),
     latencyFigure("Write latency, median", now?.writeLatency ?? null, "no writes now"),
   ];
+}
+
+function hitFigure(now: Rate | null): Figure {
+  const term = "Hit ratio of reads";
+  if (now === null) return { term, value: NOTHING };
+  if (now.hits === null) return { term, value: NOTHING, note: "no reads now" };
+  return { term, value: percent(now.hits.all), note: whereHit(now.hits).join(", ") };
 }
 
 /** Median and tail of the last seconds. */
@@ -167,8 +162,7 @@ function VolumesNow({ status, rates }: { status: Status; rates: Series }) {
           {
             head: "Hit ratio",
             numeric: true,
-            cell: (volume) =>
-              rate(rates, volume.name, (now) => (now.hitRatio === null ? NOTHING : percent(now.hitRatio))),
+            cell: (volume) => hitCell(newest(rates, volume.name)?.hits ?? null),
           },
           {
             head: "Read latency",
@@ -190,6 +184,20 @@ function VolumesNow({ status, rates }: { status: Status; rates: Series }) {
         ]}
       />
     </section>
+  );
+}
+
+function hitCell(hits: Hits | null) {
+  if (hits === null) return NOTHING;
+  const [memory, ssds] = whereHit(hits);
+  return (
+    <span class="noted">
+      {percent(hits.all)}
+      <small>
+        {memory}, <br />
+        {ssds}
+      </small>
+    </span>
   );
 }
 

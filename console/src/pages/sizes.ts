@@ -12,6 +12,12 @@ export function readSize(text: string): number | null {
   return text.trim() === "off" ? 0 : parseBytes(text);
 }
 
+/** In bytes, of the decimal TB of data sheets: `600`, `1.92 TB`; null: not understood, or nothing. */
+export function readTerabytes(text: string): number | null {
+  const match = /^\s*(\d{1,6}(?:\.\d+)?)\s*(?:TBW?)?\s*$/i.exec(text);
+  return Math.round(Number(match?.[1] ?? 0) * 1e12) || null;
+}
+
 /** A size, a share in percent, or `off`. */
 export function spelledShare(share: Share | null | undefined): string {
   if (share === null || share === undefined) return "off";

@@ -1,6 +1,7 @@
 // The values of now beside their averages of a day, a week and a month.
 import type { History, HistoryPoint, LatencyPercentiles } from "../api/types";
-import { bytes, bytesPerSecond, count, duration, latency, NOTHING, percent } from "../format";
+import { bytes, bytesPerSecond, duration, latency, NOTHING, percent, perSecond } from "../format";
+import { hitsAt, hitsPerSecond } from "../hits";
 import { Table } from "../ui/table";
 
 type Value = number | null | undefined;
@@ -11,13 +12,15 @@ const DAY = 86_400;
 /** A sample is taken as often. */
 const SAMPLE = 30;
 
-const perSecond = (value: number) => `${value < 10 && value > 0 ? value.toFixed(1) : count(value)}/s`;
-
 const ROWS: Row[] = [
   { name: "Cache used", say: bytes, of: (point) => point.cache_used_bytes },
-  { name: "Cache hits", say: perSecond, of: (point) => rate(point.hits, point) },
-  { name: "Read requests", say: perSecond, of: (point) => rate(point.requests, point) },
-  { name: "Hit ratio", say: percent, of: (point) => point.hit_ratio },
+  { name: "Cache hits", say: perSecond, of: (point) => hitsPerSecond(point, "all") },
+  { name: "Hits in memory", say: perSecond, of: (point) => hitsPerSecond(point, "memory") },
+  { name: "Hits on SSDs", say: perSecond, of: (point) => hitsPerSecond(point, "ssds") },
+  { name: "Read requests", say: perSecond, of: (point) => point.reads_per_second },
+  { name: "Hit ratio", say: percent, of: (point) => hitsAt(point)?.all },
+  { name: "Hit ratio in memory", say: percent, of: (point) => hitsAt(point)?.memory },
+  { name: "Hit ratio on SSDs", say: percent, of: (point) => hitsAt(point)?.ssds },
   { name: "Writes", say: perSecond, of: (point) => point.writes_per_second },
   { name: "Data at risk", say: bytes, of: (point) => point.dirty_bytes },
   { name: "Read latency, median", say: latency, of: (point) => median(point.read_latency) },
@@ -76,10 +79,6 @@ export function Averages({ history }: { history: History }) {
 
 function has(value: Value): value is number {
   return typeof value === "number";
-}
-
-function rate(value: Value, point: HistoryPoint): Value {
-  return has(value) && point.covered_seconds > 0 ? value / point.covered_seconds : null;
 }
 
 function median(value: LatencyPercentiles | null | undefined): Value {

@@ -1,7 +1,9 @@
 // The charts of a subject over a frame of time.
 import type { History, HistoryPoint } from "../api/types";
-import { bytes, bytesPerSecond, count, latency, percent } from "../format";
+import { bytes, bytesPerSecond, count, latency, perSecond } from "../format";
+import { type Hits, hitsAt, hitsPerSecond } from "../hits";
 import { Chart, type Line } from "../ui/chart";
+import { HitChart } from "./hit-chart";
 import { type Frame, part } from "./statistics-frame";
 
 type Props = { history: History; ssds: History | null; frame: Frame; setFrame: (frame: Frame) => void };
@@ -20,8 +22,8 @@ export function Charts({ history, ssds, setFrame }: Props) {
     format: (value: number) => string,
     wanted: Wanted[],
     of: History | null = history,
-    max?: number,
-  ) => <Panel title={title} format={format} wanted={wanted} history={of} zoom={zoom} max={max} />;
+    whole?: string,
+  ) => <Panel title={title} format={format} wanted={wanted} history={of} zoom={zoom} whole={whole} />;
   if (history.points.length === 0) {
     return (
       <section class="panel" aria-label="Charts">
@@ -31,19 +33,24 @@ export function Charts({ history, ssds, setFrame }: Props) {
       </section>
     );
   }
+  const ratio = ratioOf(history);
   return (
     <div class="grid halves">
-      {show(
-        "Hit ratio of reads",
-        percent,
-        [{ label: "hits", color: THREE, pick: (point) => point.hit_ratio }],
-        history,
-        1,
+      {ratio.hits.some((hits) => hits !== null) && (
+        <section class="panel" aria-label="Hit ratio of reads">
+          <HitChart {...ratio} range={[history.from_unix_seconds, history.to_unix_seconds]} zoom={zoom} />
+        </section>
       )}
-      {show("Hits in memory and on SSDs", perSecond, [
-        { label: "in memory", color: FOUR, pick: (point) => point.memory_hits_per_second },
-        { label: "on SSDs", color: THREE, pick: onSsds },
-      ])}
+      {show(
+        "Hits in memory and on SSDs",
+        perSecond,
+        [
+          { label: "in memory", color: FOUR, pick: (point) => hitsPerSecond(point, "memory") },
+          { label: "on SSDs", color: THREE, pick: (point) => hitsPerSecond(point, "ssds") },
+        ],
+        history,
+        "hits",
+      )}
       <Misses history={history} zoom={zoom} />
       {show("IOPS", count, [
         { label: "reads", color: ONE, pick: (point) => point.reads_per_second },
@@ -84,15 +91,6 @@ export function Charts({ history, ssds, setFrame }: Props) {
   );
 }
 
-const perSecond = (value: number) => `${value > 0 && value < 10 ? value.toFixed(1) : count(value)}/s`;
-
-/** Hits that memory did not answer. */
-function onSsds(point: HistoryPoint): number | null {
-  const { hits, memory_hits_per_second: memory, covered_seconds: seconds } = point;
-  if (typeof hits !== "number" || typeof memory !== "number" || seconds === 0) return null;
-  return Math.max(0, hits / seconds - memory);
-}
-
 /** Why reads missed, in the order in which one looks for what can be changed. */
 const REASONS: Wanted[] = [
   { label: "off", color: "--reason-1", pick: (point) => point.missed_off_per_second },
@@ -123,7 +121,7 @@ export function Misses({ history, zoom }: MissesProps) {
         lines={lines}
         format={perSecond}
         range={[history.from_unix_seconds, history.to_unix_seconds]}
-        stacked
+        whole="misses"
         {...(zoom === undefined ? {} : { zoom })}
       />
     </section>
@@ -146,11 +144,11 @@ type PanelProps = {
   wanted: Wanted[];
   history: History | null;
   zoom: (from: number, to: number) => void;
-  max: number | undefined;
+  whole: string | undefined;
 };
 
 /** A chart, if the subject has any such value at all. */
-function Panel({ title, format, wanted, history, zoom, max }: PanelProps) {
+function Panel({ title, format, wanted, history, zoom, whole }: PanelProps) {
   if (history === null) return null;
   const { times, lines } = linesOf(history, wanted);
   if (lines.every((line) => line.values.every((value) => value === null))) return null;
@@ -164,7 +162,7 @@ function Panel({ title, format, wanted, history, zoom, max }: PanelProps) {
         range={[history.from_unix_seconds, history.to_unix_seconds]}
         zoom={zoom}
         binary={format === bytes || format === bytesPerSecond}
-        {...(max === undefined ? {} : { max })}
+        {...(whole === undefined ? {} : { whole })}
       />
     </section>
   );
@@ -172,6 +170,23 @@ function Panel({ title, format, wanted, history, zoom, max }: PanelProps) {
 
 /** Lines with a gap where the daemon was down. */
 export function linesOf(history: History, wanted: Wanted[]): { times: number[]; lines: Line[] } {
+  const { times, points } = withGaps(history);
+  const lines = wanted.map(({ label, color, pick }) => ({
+    label,
+    color,
+    values: points.map((point) => (point === null ? null : (pick(point) ?? null))),
+  }));
+  return { times, lines };
+}
+
+/** Hit ratios with the same gaps. */
+export function ratioOf(history: History): { times: number[]; hits: (Hits | null)[] } {
+  const { times, points } = withGaps(history);
+  return { times, hits: points.map((point) => (point === null ? null : hitsAt(point))) };
+}
+
+/** Null: the daemon was down. */
+function withGaps(history: History): { times: number[]; points: (HistoryPoint | null)[] } {
   const times: number[] = [];
   const points: (HistoryPoint | null)[] = [];
   for (const point of history.points) {
@@ -183,10 +198,5 @@ export function linesOf(history: History, wanted: Wanted[]): { times: number[]; 
     times.push(point.at_unix_seconds);
     points.push(point);
   }
-  const lines = wanted.map(({ label, color, pick }) => ({
-    label,
-    color,
-    values: points.map((point) => (point === null ? null : (pick(point) ?? null))),
-  }));
-  return { times, lines };
+  return { times, points };
 }

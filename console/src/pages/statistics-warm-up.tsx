@@ -1,9 +1,10 @@
 // How the cache became warm: hit ratio and IOPS since it was put in front of the volume.
 import { call } from "../api/client";
-import { count, duration, percent } from "../format";
+import { count, duration } from "../format";
 import { usePolled } from "../store";
 import { Chart } from "../ui/chart";
-import { linesOf } from "./statistics-charts";
+import { HitChart } from "./hit-chart";
+import { linesOf, ratioOf } from "./statistics-charts";
 
 const REFRESH_MS = 30_000;
 /** As many points as a chart has pixels to show. */
@@ -21,7 +22,6 @@ export function WarmUp({ subject, since }: { subject: string; since: number | nu
     REFRESH_MS,
   );
   if (history.value === null || history.value.points.length === 0 || since === null) return null;
-  const ratio = linesOf(history.value, [{ label: "hits", color: "--series-3", pick: (point) => point.hit_ratio }]);
   const reads = linesOf(history.value, [
     { label: "reads", color: "--series-1", pick: (point) => point.reads_per_second },
   ]);
@@ -35,14 +35,7 @@ export function WarmUp({ subject, since }: { subject: string; since: number | nu
         </span>
       </header>
       <div class="grid halves">
-        <Chart
-          title="Hit ratio of reads"
-          times={ratio.times}
-          lines={ratio.lines}
-          format={percent}
-          max={1}
-          range={range}
-        />
+        <HitChart {...ratioOf(history.value)} range={range} />
         <Chart title="Read IOPS" times={reads.times} lines={reads.lines} format={count} range={range} />
       </div>
     </section>

@@ -5,6 +5,7 @@ import { COUNTERS } from "../api/counters";
 import type { History, Status, Volume, VolumeStats } from "../api/types";
 import { useReadOnly } from "../change";
 import { bytes, count, duration, moment, percent } from "../format";
+import { hitsOf } from "../hits";
 import { series, status } from "../live";
 import { newest } from "../rates";
 import { go, link, useRoute } from "../router";
@@ -253,7 +254,7 @@ function VolumeFacts({ volume }: { volume: Volume }) {
         ["Streams past the cache", streams(volume)],
         ["Share of the cache", shares(volume)],
         ["Write cache used", bytes(volume.write_cache_used_bytes)],
-        ["Hits and misses", reads(volume)],
+        ["Hits and misses", reads(volume), "wide"],
         ...counted(volume.stats),
       ]}
     />
@@ -266,7 +267,8 @@ function counted(stats: VolumeStats): [string, string][] {
   for (const { name, bytes: inBytes, shown } of COUNTERS) {
     if ("missed" in shown) continue;
     const said = shown.said.replace("{}", inBytes ? bytes(stats[name]) : count(stats[name]));
-    lines.set(shown.caption, (lines.get(shown.caption) ?? "") + said);
+    const beside = name === "memory_hits" ? `, ${count(ssdHits(stats))} on SSDs` : "";
+    lines.set(shown.caption, (lines.get(shown.caption) ?? "") + said + beside);
   }
   const missed = COUNTERS.flatMap(({ name, shown }) =>
     "missed" in shown && stats[name] > 0 ? [{ count: stats[name], reason: shown.missed }] : [],
@@ -278,10 +280,16 @@ function counted(stats: VolumeStats): [string, string][] {
 
 /** Hits and misses are all reads. */
 function reads({ stats }: Volume): string {
-  if (stats.reads === 0) return "none yet";
-  const misses = stats.reads - stats.read_hits;
-  const hits = `${count(stats.read_hits)} hits (${percent(stats.hit_ratio)}), of them ${count(stats.memory_hits)} in memory`;
-  return `${count(stats.reads)}: ${hits}; ${count(misses)} misses`;
+  const hits = hitsOf(stats.reads, stats.read_hits, stats.memory_hits);
+  if (hits === null) return "none yet";
+  const part = (value: number, what: string, ratio: number) => `${count(value)} ${what} (${percent(ratio)})`;
+  const where = [part(stats.memory_hits, "in memory", hits.memory), part(ssdHits(stats), "on SSDs", hits.ssds)];
+  const told = [part(stats.read_hits, "hits", hits.all), ...where].join(", ");
+  return `${count(stats.reads)}: ${told}; ${count(stats.reads - stats.read_hits)} misses`;
+}
+
+function ssdHits(stats: VolumeStats): number {
+  return Math.max(0, stats.read_hits - stats.memory_hits);
 }
 
 function shares(volume: Volume): string {

@@ -11,7 +11,7 @@ export type Line = {
   values: (number | null)[];
 };
 
-type ChartProps = {
+export type ChartProps = {
   title: string;
   times: number[];
   lines: Line[];
@@ -23,14 +23,14 @@ type ChartProps = {
   height?: number;
   /** From and to, in seconds: the axis shows this although there may be no data. */
   range?: [number, number];
-  /** The lines are parts of a whole, one on the other, the first on top. */
-  stacked?: boolean;
+  /** The lines are parts of a whole of this name, which is told before them: one on the other, the first on top. */
+  whole?: string;
   /** Someone marked a part of the chart. */
   zoom?: (from: number, to: number) => void;
 };
 
 export function Chart(props: ChartProps) {
-  const { title, times, lines, format, height = 150 } = props;
+  const { title, times, lines, format, height = 150, whole } = props;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [pointed, setPointed] = useState<number | null>(null);
@@ -55,16 +55,19 @@ export function Chart(props: ChartProps) {
   useEffect(() => plot.current?.setData(data(latest.current)), [times, lines]);
 
   const at = pointed !== null && pointed < times.length ? pointed : times.length - 1;
-  const said = lines.map((line) => `${line.label} ${spoken(line.values[at], format)}`).join(", ");
+  const parts = lines.map(({ label, color, values }) => ({ label, color, value: values[at] ?? null }));
+  const sum = parts.map((part) => part.value).reduce(plus, null);
+  const told = whole === undefined ? parts : [{ label: whole, color: null, value: sum }, ...parts];
+  const said = told.map(({ label, value }) => `${label} ${spoken(value, format)}`).join(", ");
   return (
     <figure class="chart">
       <figcaption>
         <span class="title">{title}</span>
         <span class="legend">
-          {lines.map((line) => (
-            <span key={line.label}>
-              <i style={{ background: `var(${line.color})` }} />
-              {line.label} <b>{spoken(line.values[at], format)}</b>
+          {told.map(({ label, color, value }) => (
+            <span key={label}>
+              {color !== null && <i style={{ background: `var(${color})` }} />}
+              {label} <b>{spoken(value, format)}</b>
             </span>
           ))}
           <time>{pointed === null ? "" : moment(new Date((times[at] ?? 0) * 1000))}</time>
@@ -75,13 +78,13 @@ export function Chart(props: ChartProps) {
   );
 }
 
-function spoken(value: number | null | undefined, format: (value: number) => string): string {
-  return value === null || value === undefined ? NOTHING : format(value);
+function spoken(value: number | null, format: (value: number) => string): string {
+  return value === null ? NOTHING : format(value);
 }
 
 function data(props: ChartProps): uPlot.AlignedData {
   const values = props.lines.map((line) => line.values);
-  return [props.times, ...(props.stacked === true ? stacked(values) : values)];
+  return [props.times, ...(props.whole === undefined ? values : stacked(values))];
 }
 
 /** Each line with all that lie below it: those behind it. */
@@ -164,7 +167,7 @@ function options(
 
 /** Below the first line, or below each of those that are stacked, where nothing shines through. */
 function fill(props: ChartProps, index: number, color: string, surface: string): { fill?: string } {
-  if (props.stacked === true) return { fill: `color-mix(in srgb, ${color} 55%, ${surface})` };
+  if (props.whole !== undefined) return { fill: `color-mix(in srgb, ${color} 55%, ${surface})` };
   return index === 0 ? { fill: `color-mix(in srgb, ${color} 12%, transparent)` } : {};
 }
 
