@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::Bench;
 use super::clients::{Export, Load, Pattern, batching, fio_file, fio_nbd};
 use super::daemon::{Daemon, QemuNbd};
+use super::engine::figure;
 use super::figure::Figure;
 use super::hits::fill;
 use super::rounds::{Rounds, iops, mb_per_second, median_us};
+use crate::command::{cargo, output_of};
 
 /// What is read fits in memory as a whole.
 const HOT_BYTES: u64 = 256 << 20;
@@ -27,7 +29,22 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     figures.push(shallow(bench)?);
     figures.push(larger_set(bench)?);
     figures.push(streams(bench)?);
+    for (block_kib, seconds_max) in [(64, 3.0), (1024, 4.0)] {
+        figures.push(small_set(block_kib, seconds_max)?);
+    }
     Ok(figures)
+}
+
+/// How long a small set takes to be warm at default settings, where the disks alone decide that: in virtual time.
+fn small_set(block_kib: u32, seconds_max: f64) -> Result<Figure> {
+    let size = block_kib.to_string();
+    let example =
+        ["run", "--quiet", "--release", "--package=hotset-cache", "--example=warm_up", "--", "set", &size, "32"];
+    let told = output_of(cargo(&example))?;
+    let seconds = told.split_once(": ").and_then(|(_, told)| told.split(' ').next()?.parse().ok());
+    let what = format!("warm-up of 128 MiB, blocks of {block_kib} KiB, four emulated disks, 32 hosts: time to 90 %");
+    let seconds = seconds.with_context(|| format!("the example printed {told:?}"))?;
+    Ok(figure(what, "s", seconds, seconds_max, &format!("in virtual time: {}", told.trim())))
 }
 
 fn hits(bench: &Bench) -> Result<Vec<Figure>> {

@@ -3,7 +3,8 @@
 //! `cargo run --release --package hotset-cache --example warm_up -- SEED` prints the time until 90 % of the final rate with
 //! blocks of 4 MiB over the array of requirement B1, in times of what streaming the volume takes.
 //! `… -- filling` prints what hosts keep at each fetch rate while blocks enter a small cache.
-//! `… -- set` prints how a small set of data warms up at the default fetch rate over four disks.
+//! `… -- set` prints how a small set of data warms up at the default fetch rate over four disks, or `… -- set 64 32` of blocks of
+//! 64 KiB and 32 hosts alone.
 //! `make bench` measures the same on a real clock. It takes some gigabytes of memory.
 
 #[path = "../../benches/worlds/instant.rs"]
@@ -215,7 +216,10 @@ fn main() {
         [] => warm_up(1),
         ["filling"] => [FetchRate::Low, FetchRate::Medium, FetchRate::High].into_iter().for_each(filling),
         ["set"] => set::print_all(),
+        ["set", block_kib, depth] => {
+            set::warm_up(block_kib.parse().expect("a number"), depth.parse().expect("a number"));
+        }
         [seed] => warm_up(seed.parse().expect("a number")),
-        _ => println!("warm_up [SEED | filling | set]"),
+        _ => println!("warm_up [SEED | filling | set [BLOCK_KIB DEPTH]]"),
     }
 }

@@ -110,7 +110,7 @@ fn rates(block_bytes: u64, ssd_bytes: u64, set_bytes: u64, depth: u64) -> (f64, 
     })
 }
 
-fn warm_up(block_kib: u64, depth: u64) {
+pub(crate) fn warm_up(block_kib: u64, depth: u64) {
     let (alone, rates) = rates(block_kib << 10, 704 * MIB, SET_BYTES, depth);
     let last = median(&rates[INTERVALS / 2..]);
     let cold = rates.iter().take_while(|rate| **rate < 0.9 * last).count();
