@@ -36,6 +36,8 @@ fn a_local_device_outlives_kills_restarts_and_another_daemon_grows_and_is_not_ta
 #[test]
 fn the_same_holds_by_ublk_and_the_other_driver_takes_over_where_that_is_gone() {
     let mut lab = Lab::new(Parts::with_ublk_and_fio());
+    // For the other driver's turn, and what both are measured with.
+    lab.allow(150);
     let mut machine = outlive(&mut lab);
     let said = machine.wait_for("guest: random reads: ");
     let figure = said.lines().find(|line| line.contains("guest: random reads: "));
