@@ -2,7 +2,7 @@
 
 use hotset_block::ByteRange;
 use hotset_cache::config::PoolKind;
-use hotset_cache::{Health, Missing, Named, Pool, PoolReason, PoolStatus, ScrubState, SsdDoubt};
+use hotset_cache::{Health, Missing, Named, NotUsed, Pool, PoolReason, PoolStatus, ScrubState, SsdDoubt, SsdReason};
 
 use crate::harness::{TestDevice, run};
 use crate::world::{MIB, World, read, until, write};
@@ -46,10 +46,14 @@ fn an_ssd_that_failed_is_not_forgotten_when_everything_has_two_copies_again_nor_
         std::mem::forget((pool, volume));
         let pool = open().await;
         assert_eq!(facts(&pool.status()), facts(&before), "{:?}", pool.status().reason);
+        let told = why_not_used(&pool.status(), failed);
+        let Some(SsdReason::OutOfUse { why }) = &before.ssds[0].reason else { panic!("{:?}", before.ssds[0].reason) };
+        assert_eq!(told, NotUsed::FailedBefore { how: why.to_string() }, "what it failed of is on record");
         pool.close().await.unwrap();
         drop(pool);
         let pool = open().await;
         assert_eq!(facts(&pool.status()), facts(&before), "{:?}", pool.status().reason);
+        assert_eq!(why_not_used(&pool.status(), failed), told, "and stays what it is, however often that is read");
         pool.remove_ssds(&[failed]).await.unwrap();
         assert_eq!((pool.status().health, pool.status().ssds.len()), (Health::Good, 2), "{:?}", pool.status().reason);
         pool.close().await.unwrap();
@@ -57,6 +61,14 @@ fn an_ssd_that_failed_is_not_forgotten_when_everything_has_two_copies_again_nor_
         let pool = open().await;
         assert_eq!((pool.status().health, pool.status().ssds.len()), (Health::Good, 2), "{:?}", pool.status().reason);
     });
+}
+
+fn why_not_used(status: &PoolStatus, uuid: u128) -> NotUsed {
+    let ssd = status.ssds.iter().find(|ssd| ssd.uuid == uuid).expect("the pool knows it");
+    match &ssd.reason {
+        Some(SsdReason::NotUsed { why }) => why.clone(),
+        other => panic!("{other:?}"),
+    }
 }
 
 // proves: F1, P10
