@@ -18,7 +18,7 @@ use crate::size::human;
 pub(super) const TICK: Duration = Duration::from_millis(300);
 
 /// How often a line is printed where there is no terminal.
-pub(super) const LINE_INTERVAL: Duration = Duration::from_secs(5);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Removes what is at `path`; `flush_path` is where its flush is, if it needs one.
 pub(super) fn remove<T: DeserializeOwned>(
@@ -78,10 +78,19 @@ pub(super) struct Shown {
 impl Shown {
     /// `what` is being done.
     pub(super) fn new(output: Output, what: &'static str) -> Self {
+        let bytes = "{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {msg}";
+        Self::drawn(output, what.to_owned(), bytes)
+    }
+
+    /// `what` is done for a time that is known.
+    pub(super) fn for_a_time(output: Output, what: String) -> Self {
+        Self::drawn(output, what, "{prefix} [{bar:30}] {msg}")
+    }
+
+    fn drawn(output: Output, what: String, template: &str) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let mut bar = ProgressBar::hidden();
         if output == Output::Text && terminal {
-            let template = "{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {msg}";
             let style = ProgressStyle::with_template(template).expect("the template is valid");
             bar = ProgressBar::new(0).with_style(style).with_prefix(what);
         }
@@ -101,9 +110,20 @@ impl Shown {
         eta_seconds: Option<u64>,
         line: impl FnOnce() -> String,
     ) {
-        self.bar.set_length(total_bytes);
-        self.bar.set_position(done_bytes);
-        self.bar.set_message(time_left(eta_seconds));
+        self.draw(done_bytes, total_bytes, time_left(eta_seconds), line);
+    }
+
+    /// So much of that time has passed; `told` is what came of it.
+    pub(super) fn at_time(&mut self, what: &str, elapsed: Duration, time: Duration, told: &str) {
+        let left = time.saturating_sub(elapsed).as_secs();
+        let message = format!("{told}, {}", time_left(Some(left)));
+        self.draw(elapsed.as_secs(), time.as_secs(), message.clone(), || format!("{what}: {message}"));
+    }
+
+    fn draw(&mut self, done: u64, total: u64, message: String, line: impl FnOnce() -> String) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+        self.bar.set_message(message);
         if self.lines && self.last_line.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {
             tell(&line());
             self.last_line = Some(Instant::now());

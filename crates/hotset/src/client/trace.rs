@@ -4,19 +4,18 @@
 //! that it can be read although the recording was interrupted.
 
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hotset_api::{ApiError, ApiErrorKind, Recorded, Recording};
 use hyper::Method;
-use indicatif::{ProgressBar, ProgressStyle};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde::Serialize;
 
 use super::http::Client;
-use super::print::{print, tell};
-use super::removal::{LINE_INTERVAL, time_left};
+use super::print::print;
+use super::removal::Shown;
 use crate::args::{Output, TraceVerb};
 use crate::size::{Size, grouped, human};
 use crate::trace::CSV_HEADER;
@@ -66,8 +65,12 @@ pub(super) fn record(
     let path = format!("/volumes/{volume}/recording");
     client.send::<Recording>(Method::PUT, &path, &())?;
     let began = Instant::now();
-    let progress = Progress::new(output, volume, time);
-    let recorded = take_all(client, &path, file, began, time, progress);
+    let what = format!("recording {volume}");
+    let mut shown = Shown::for_a_time(output, what.clone());
+    let recorded = take_all(client, &path, file, (began, time), |elapsed, file| {
+        shown.at_time(&what, elapsed, time, &format!("{} requests", grouped(file.requests)));
+    });
+    shown.finish();
     let elapsed = began.elapsed();
     // Whatever went wrong: nobody takes any more.
     let ended: Result<Recording, ApiError> = client.delete(&path);
@@ -116,9 +119,8 @@ fn take_all(
     client: &Client,
     path: &str,
     file: &mut TraceFile,
-    began: Instant,
-    time: Duration,
-    mut progress: Progress,
+    (began, time): (Instant, Duration),
+    mut told: impl FnMut(Duration, &TraceFile),
 ) -> Result<End, ApiError> {
     loop {
         std::thread::sleep(INTERVAL.min(time.saturating_sub(began.elapsed())));
@@ -127,51 +129,13 @@ fn take_all(
             return Ok(End::Daemon);
         }
         file.take(&recorded)?;
-        progress.at(began.elapsed(), file);
+        told(began.elapsed(), file);
         if file.size_bytes >= file.limit_bytes {
             return Ok(End::Limit);
         }
         if began.elapsed() >= time {
             return Ok(End::Time);
         }
-    }
-}
-
-/// How far a recording is: a bar on a terminal, lines elsewhere, nothing for programs.
-struct Progress {
-    bar: ProgressBar,
-    lines: bool,
-    volume: String,
-    time: Duration,
-    last_line: Duration,
-}
-
-impl Progress {
-    fn new(output: Output, volume: &str, time: Duration) -> Self {
-        let (is_read, terminal) = (output == Output::Text, std::io::stderr().is_terminal());
-        let mut bar = ProgressBar::hidden();
-        if is_read && terminal {
-            let style = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}").expect("the template is valid");
-            bar = ProgressBar::new(time.as_secs()).with_style(style).with_prefix(format!("recording {volume}"));
-        }
-        Self { bar, lines: is_read && !terminal, volume: volume.to_owned(), time, last_line: Duration::ZERO }
-    }
-
-    fn at(&mut self, elapsed: Duration, file: &TraceFile) {
-        let left = self.time.saturating_sub(elapsed).as_secs();
-        let told = format!("{} requests, {}", grouped(file.requests), time_left(Some(left)));
-        if self.lines && elapsed - self.last_line >= LINE_INTERVAL {
-            tell(&format!("recording {}: {told}", self.volume));
-            self.last_line = elapsed;
-        }
-        self.bar.set_position(elapsed.as_secs());
-        self.bar.set_message(told);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }
 
