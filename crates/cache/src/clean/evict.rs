@@ -208,3 +208,20 @@ fn slots_of<E: Env>(ssd: &SlotSsd<E>, segment: u32) -> Range<SlotIndex> {
     let local = ssd.segments.slots(segment);
     ssd.slot_index(local.start)..ssd.slot_index(local.end)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::open::tests::with_pool;
+
+    #[test]
+    #[should_panic(expected = "is returned, and is not for slots")]
+    fn a_segment_that_the_log_has_is_not_filled() {
+        with_pool(&[1, 2], async |pool| {
+            let segments = &pool.members.ssd(SsdIndex(0)).segments;
+            let segment = segments.for_slots().last().expect("it has segments");
+            assert!(segments.set_log(segment, 7));
+            pool.clean.return_segment(SsdIndex(0), segment);
+        });
+    }
+}

@@ -112,3 +112,25 @@ impl<E: Env> Clean<E> {
         pages.count()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::{BlockIndex, VolumeIndex};
+    use crate::pool::open::tests::with_pool;
+
+    #[test]
+    #[should_panic(expected = "a block is written without room for its header")]
+    fn a_block_is_not_written_without_its_header() {
+        with_pool(&[1, 2], async |pool| {
+            for ssd in pool.clean.ssds().iter() {
+                ssd.raise_ceiling(100);
+                ssd.all_are_ready();
+            }
+            let key = BlockKey { volume: VolumeIndex(0), block: BlockIndex(3) };
+            let fill = pool.clean.begin_fill(key, 1, PageSet::from_range(0..1)).expect("every slot is ready");
+            let data = Buf::zeroed(PAGE_BYTES);
+            pool.clean.complete_fill(&fill, Buf::zeroed(pool.clean.header_bytes(&fill) + 512), data).await;
+        });
+    }
+}

@@ -420,3 +420,65 @@ impl<E: Env> SlotSsd<E> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hotset_block::{Executor, ExecutorOptions, HostEnv};
+
+    use super::*;
+    use crate::members::ssd::tests::new_ssd;
+
+    /// An SSD, and how many sectors the ring of its journal has.
+    fn with_ring(test: impl AsyncFnOnce(&SlotSsd<HostEnv>, u64)) {
+        Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring").run(async |env| {
+            let ssd = SlotSsd::new(Rc::new(new_ssd(env)));
+            test(&ssd, ssd.layout.journal_sectors()).await;
+        });
+    }
+
+    /// So many sectors were journalled.
+    fn goes_on_by(ssd: &SlotSsd<HostEnv>, sectors: u64) {
+        ssd.journal.goes_on_by(usize::try_from(sectors).expect("a ring is short"));
+    }
+
+    async fn write(ssd: &SlotSsd<HostEnv>, sectors: usize) {
+        let sector = Sector {
+            place: SectorPlace::Journal,
+            incarnation: ssd.incarnation(),
+            number: ssd.journal.end(),
+            flushed_below: 0,
+            entries: Vec::new(),
+        };
+        let batch = JournalBatch { sectors: vec![sector; sectors], entries: 0 };
+        ssd.write_batch(&batch).await.expect("the device takes it");
+    }
+
+    #[test]
+    #[should_panic(expected = "SSD ssd: 1 sectors of its journal would overwrite what is needed")]
+    fn a_journal_does_not_overwrite_what_no_checkpoint_makes_needless() {
+        with_ring(async |ssd, ring| {
+            goes_on_by(ssd, ring);
+            write(ssd, 1).await;
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "SSD ssd: sectors of its journal would end at")]
+    fn a_batch_of_the_journal_does_not_reach_behind_the_ring() {
+        with_ring(async |ssd, ring| {
+            goes_on_by(ssd, ring - 1);
+            ssd.journal.has_checkpoint(1, ring - 1, 0);
+            write(ssd, 2).await;
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "was torn in the first lap of")]
+    fn a_hole_behind_the_ring_is_not_filled() {
+        with_ring(async |ssd, ring| {
+            ssd.journal.opened(0, ring + 1, vec![ring]);
+            ssd.journal.has_checkpoint(1, ring + 1, 0);
+            ssd.fill_journal_holes().await.expect("the device takes it");
+        });
+    }
+}

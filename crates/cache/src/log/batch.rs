@@ -532,3 +532,53 @@ fn push_hints(queue: &Queue, payload: &mut Payload, fits: impl Fn(&Payload) -> b
         taken += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hotset_block::HostEnv;
+
+    use super::*;
+    use crate::log::Log;
+    use crate::log::segment_copy::Mirror;
+    use crate::log::tests::{copy_on, open_row, with_log};
+
+    fn nothing() -> Selected {
+        Selected { appends: Vec::new(), entry_bytes: 0, data_pages: 0, payload: Payload::default() }
+    }
+
+    fn place(mirrors: impl FnOnce(&Log<HostEnv>) -> [Mirror; 2], selected: Selected) {
+        with_log(async |log| {
+            let row = open_row(log, mirrors(log));
+            log.writer.place(&row, selected);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "row 1: data of batch 0 lies not where its entries say")]
+    fn a_batch_with_pages_that_no_entry_names_is_not_written() {
+        place(|_| [Mirror::Nowhere; 2], Selected { data_pages: 1, ..nothing() });
+    }
+
+    #[test]
+    #[should_panic(expected = "entries have the bytes that were counted")]
+    fn a_batch_whose_entries_are_shorter_than_its_header_is_not_written() {
+        place(|_| [Mirror::Nowhere; 2], Selected { entry_bytes: PAGE_BYTES, ..nothing() });
+    }
+
+    #[test]
+    #[should_panic(expected = "row 1: both copies of batch 0 go to one SSD")]
+    fn the_copies_of_a_batch_do_not_go_to_one_ssd() {
+        place(|log| [3, 4].map(|segment| Mirror::There(copy_on(log, 0, segment))), nothing());
+    }
+
+    #[test]
+    #[should_panic(expected = "row 1: batch 0 is written twice")]
+    fn a_batch_is_not_written_twice() {
+        with_log(async |log| {
+            let row = open_row(log, [Mirror::Nowhere; 2]);
+            let (batch, copies) = log.writer.place(&row, nothing());
+            batch.written.set(Some(true));
+            log.writer.write_copies(&batch, copies).await;
+        });
+    }
+}

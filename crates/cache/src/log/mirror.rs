@@ -457,3 +457,49 @@ fn take_chunk(next: &Cell<u32>, end: u32) -> Option<u32> {
     next.set(first.saturating_add(CHUNK_PAGES));
     (first < end).then_some(first)
 }
+
+#[cfg(test)]
+mod tests {
+    use hotset_block::RealInstant;
+
+    use super::*;
+    use crate::log::tests::{copy_on, open_row, with_log};
+
+    #[test]
+    #[should_panic(expected = "batches of row 1 end at page 1, in its summary")]
+    fn a_segment_is_not_copied_whose_batches_would_end_in_its_summary() {
+        with_log(async |log| {
+            let segments = &log.members.ssd(copy_on(log, 0, 0).ssd).segments;
+            let segment = segments.for_slots().last().expect("it has segments");
+            assert!(segments.set_log(segment, 7));
+            let mirrors = vec![[Mirror::There(copy_on(log, 0, segment)), Mirror::Nowhere]];
+            // The summary takes all of it.
+            let row = Rc::new(Row::new(0, 1, 7, mirrors, 1, RealInstant(0)));
+            log.segments.write_summaries(&row).await;
+            log.mirrorer.plan_copy(&WantedCopy { row, segment: 0, side: 1 }).await;
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "pages 0..2 are copied, and batches lie between 0 and")]
+    fn the_header_of_a_segment_is_not_copied() {
+        with_log(async |log| {
+            let row = open_row(log, [Mirror::Nowhere; 2]);
+            let plan = SegmentPlan { end: 2, checksums: vec![None; 2], summary: None };
+            log.mirrorer.copy_chunk(&WantedCopy { row, segment: 0, side: 0 }, copy_on(log, 1, 3), &plan, 0).await;
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "segment: 3 } is replaced twice")]
+    fn a_copy_is_not_replaced_twice() {
+        with_log(async |log| {
+            let [old, other, new] = [0, 1, 2].map(|ssd| copy_on(log, ssd, 3));
+            let row = open_row(log, [Mirror::There(old), Mirror::There(other)]);
+            let removal = LifeChange::RemovalBegan { since: log.env.now(), bytes: 0 };
+            log.members.ssd(old.ssd).change(removal);
+            row.replaced.borrow_mut().push(old);
+            log.mirrorer.commit_copy(&WantedCopy { row, segment: 0, side: 0 }, new).await;
+        });
+    }
+}

@@ -380,3 +380,36 @@ impl<E: Env> Log<E> {
         self.state.forget_some_of(volume)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use hotset_block::HostEnv;
+
+    use super::*;
+    use crate::address::SsdIndex;
+    use crate::log::row_life::RowChange;
+    use crate::log::segment_copy::{Mirror, PresentCopy};
+    use crate::pool::open::tests::with_pool;
+
+    /// The log of a pool over three SSDs in memory, in which nothing happens by itself.
+    pub(super) fn with_log(test: impl AsyncFnOnce(&Log<HostEnv>)) {
+        with_pool(&[1, 2, 3], async |pool| test(pool.log.as_ref().expect("a read-write pool has a log")).await);
+    }
+
+    /// A row of one segment that takes batches.
+    pub(super) fn open_row(log: &Log<HostEnv>, mirrors: [Mirror; 2]) -> Rc<Row> {
+        let slot = log.state.free_row_slot().expect("there are few rows");
+        let number = log.state.numbers.take();
+        let row = Row::new(slot, number, 7, vec![mirrors], log.segments.segment_pages(), RealInstant(0));
+        let row = Rc::new(row);
+        row.change(RowChange::HeadersDurable);
+        log.state.add_row(&row);
+        row
+    }
+
+    /// A copy on this SSD.
+    pub(super) fn copy_on(log: &Log<HostEnv>, ssd: u16, segment: u32) -> PresentCopy {
+        let ssd = log.members.ssd(SsdIndex(ssd));
+        PresentCopy { ssd_uuid: ssd.uuid, ssd: ssd.index, segment }
+    }
+}

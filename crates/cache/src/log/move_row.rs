@@ -492,3 +492,51 @@ impl<E: Env> Mover<E> {
         if self.state.rows_aside().is_empty() { self.rows.record_rows().await } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hotset_block::{HostEnv, RealInstant};
+
+    use super::*;
+    use crate::log::Log;
+    use crate::log::segment_copy::Mirror;
+    use crate::log::tests::{open_row, with_log};
+
+    const NO_COPIES: [Mirror; 2] = [Mirror::Nowhere; 2];
+
+    async fn free(log: &Log<HostEnv>, row: &Rc<Row>) {
+        log.mover.free_oldest(row, &[]).await.expect("the SSDs take the record");
+    }
+
+    #[test]
+    #[should_panic(expected = "row 2 is declared free, and is not the oldest")]
+    fn a_row_is_not_freed_before_an_older_one() {
+        with_log(async |log| {
+            open_row(log, NO_COPIES);
+            free(log, &open_row(log, NO_COPIES)).await;
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "row 1 is declared free, and something of it is dirty")]
+    fn a_row_is_not_freed_while_something_of_it_is_dirty() {
+        with_log(async |log| {
+            let row = open_row(log, NO_COPIES);
+            let (place, content) = (Place::new(row.slot, 1), Content::Data { checksum: 1 });
+            log.state.supersede(&LivePage { volume: VolumeIndex(0), page: 9, place, content, dirty: true });
+            free(log, &row).await;
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "row 9 is on no list any more, and older rows are")]
+    fn a_row_that_is_set_aside_is_not_forgotten_before_older_rows() {
+        with_log(async |log| {
+            open_row(log, NO_COPIES);
+            let slot = log.state.free_row_slot().expect("there are few rows");
+            let aside = Rc::new(Row::new_aside(slot, 9, 7, 1, 256, RealInstant(0)));
+            log.state.add_aside(&aside);
+            log.mover.free_aside(&aside).await.expect("the SSDs take the record");
+        });
+    }
+}

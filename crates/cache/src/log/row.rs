@@ -604,3 +604,51 @@ impl Drop for RowReading {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refused::assert_refused;
+
+    fn new_row() -> Row {
+        let row = Row::new(0, 1, 7, vec![[Mirror::Nowhere; 2]], 256, RealInstant(0));
+        row.change(RowChange::HeadersDurable);
+        row
+    }
+
+    fn summary(row: &Row) -> Summary {
+        Summary { header: row.header(0), row_batches: 4, last_checksum: 9, batches: Vec::new() }
+    }
+
+    #[test]
+    #[should_panic(expected = "row 1: 2 batches are in flight of 1")]
+    fn no_more_batches_are_in_flight_than_there_are() {
+        let row = new_row();
+        row.in_flight.set(1);
+        row.begin_batch(1, &Payload::default(), RealInstant(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "row 1: its summaries are believed beside its batches")]
+    fn summaries_are_not_believed_of_a_row_whose_batches_were_read() {
+        let row = new_row();
+        row.found_batch(1, &Payload::default());
+        row.is_as_summarised(&summary(&row));
+    }
+
+    #[test]
+    #[should_panic(expected = "row 1: its summaries are believed while it is written")]
+    fn summaries_are_not_believed_of_a_row_that_is_written() {
+        let row = new_row();
+        row.in_flight.set(1);
+        row.is_as_summarised(&summary(&row));
+    }
+
+    #[test]
+    fn a_row_gives_out_no_version_that_stands_for_what_it_lost() {
+        let row = new_row();
+        row.versions.set(u32::MAX - 1);
+        assert_eq!(row.next_version(), row.version_ceiling() - 1);
+        assert_refused("row 1: its next version would be that of what it lost", || row.next_version());
+    }
+}

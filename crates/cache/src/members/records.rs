@@ -265,8 +265,11 @@ pub(crate) async fn newest_record(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::SsdIndex;
     use crate::config::PoolKind;
     use crate::format::members::tests::sample;
+    use crate::format::rows::Rows;
+    use crate::pool::open::tests::with_pool;
 
     fn follows(change: impl FnOnce(&mut MembersRecord)) {
         let mut record = sample();
@@ -306,5 +309,26 @@ mod tests {
     #[should_panic(expected = "a pool became one of another kind")]
     fn a_pool_keeps_its_kind() {
         follows(|record| record.kind = PoolKind::ReadWrite);
+    }
+
+    #[test]
+    #[should_panic(expected = "2 of 1 members have Rows record 1")]
+    fn a_record_is_not_on_more_members_than_there_are() {
+        // Both SSDs take it, under one name.
+        with_pool(&[1, 1], async |pool| {
+            let written = pool.members.write_record(RecordKind::Rows, Rows::default().encode()).await;
+            written.expect("the SSDs take it");
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "SSD ssd-1: Members record 7 of")]
+    fn a_record_does_not_reach_into_the_next_one_on_an_ssd() {
+        with_pool(&[1, 2], async |pool| {
+            let ssd = pool.members.ssd(SsdIndex(0));
+            let (_, area_bytes) = RecordKind::Members.area(1, ssd.layout.catalogue_area_bytes);
+            let bytes = vec![0; usize::try_from(area_bytes).expect("an area is small") + 4096];
+            pool.members.write_ssd_record(Rc::clone(ssd), RecordKind::Members, 7, &bytes).await;
+        });
     }
 }

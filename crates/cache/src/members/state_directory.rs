@@ -150,3 +150,22 @@ impl<E: Env> StateDirectory<E> {
         self.end(record, kind, number, &bytes).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hotset_block::{Executor, ExecutorOptions, HostDevice, MemoryDevice};
+
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "would overwrite another one")]
+    fn a_record_does_not_reach_into_the_next_one_in_the_state_directory() {
+        Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring").run(async |env| {
+            let device = HostDevice::Memory(MemoryDevice::new(STATE_BYTES, 512));
+            let state = Rc::new(StateDirectory::new(env, 1, Some(device)));
+            let (_, area_bytes) = RecordKind::Members.area(0, CATALOGUE_AREA_BYTES_MAX);
+            let bytes = vec![0; usize::try_from(area_bytes).expect("an area is small") + 4096];
+            state.begin(RecordKind::Members, 7, &bytes);
+        });
+    }
+}

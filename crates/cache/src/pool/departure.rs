@@ -134,3 +134,19 @@ pub(crate) async fn run_departures<E: Env>(env: E, departures: Rc<Departures<Ssd
         within(&env, limits::SSD_TIMEOUT, added).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::address::SsdIndex;
+    use crate::log::Known;
+    use crate::pool::open::tests::with_pool;
+
+    #[test]
+    #[should_panic(expected = "SSD ssd-1 is Online and on record, and the pool would go on without it")]
+    fn the_pool_does_not_go_on_without_an_ssd_that_is_in_use() {
+        with_pool(&[1, 2], async |pool| {
+            pool.log.as_ref().expect("a read-write pool has a log").set_known(Known::Yes);
+            pool.leave(pool.members.ssd(SsdIndex(0))).await;
+        });
+    }
+}

@@ -437,3 +437,47 @@ pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use hotset_block::{Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
+
+    use super::*;
+    use crate::format::members::{MembersRecord, tests as members};
+    use crate::format::superblock::tests as superblock;
+
+    /// A read-write pool over SSDs in memory that have these UUIDs, put together and not started: none of its tasks runs.
+    pub(crate) fn with_pool(uuids: &[u128], test: impl AsyncFnOnce(&Rc<PoolInner<HostEnv>>)) {
+        Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring").run(async |env| {
+            let pool = parts(env, uuids).assemble();
+            // Else writes wait for that, if the test begins long after the process.
+            pool.members.owner().has_looked(pool.env.now(), pool.env.real_now());
+            test(&pool).await;
+        });
+    }
+
+    fn parts(env: HostEnv, uuids: &[u128]) -> Parts<HostEnv> {
+        let mut distinct = uuids.to_vec();
+        distinct.dedup();
+        let record = members::sample();
+        let member = |ssd_uuid| Member { ssd_uuid, ..record.ssds[0].clone() };
+        let ssds = distinct.into_iter().map(member).collect();
+        let mut record = MembersRecord { kind: PoolKind::ReadWrite, ssds, ..record };
+        record.settings.block_bytes = superblock::sample().layout.block_bytes;
+        let ssd = |ssd_uuid: &u128| {
+            let superblock = Superblock { ssd_uuid: *ssd_uuid, ..superblock::sample() };
+            let device = HostDevice::Memory(MemoryDevice::new(superblock.layout.ssd_bytes, 512));
+            (Named { path: format!("ssd-{ssd_uuid}"), device }, superblock)
+        };
+        Parts {
+            env,
+            uuid: 1,
+            ssds: uuids.iter().map(ssd).collect(),
+            absent: Vec::new(),
+            spares: Vec::new(),
+            state: None,
+            records: Records::first(record),
+            entry: Admitted::none(),
+        }
+    }
+}
