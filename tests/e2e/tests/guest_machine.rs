@@ -21,11 +21,12 @@ use crate::guest_disk::{Disk, Power};
 const DISKS: [(&str, u64); 6] = [("ssd0", 48), ("ssd1", 56), ("pages", 24), ("ext4", 128), ("xfs", 64), ("state", 32)];
 /// The memory of most machines.
 const MEMORY_MIB: u64 = 768;
-/// How long a machine may run that does what most of them do.
-const LIMIT_S: u64 = 300;
+/// The longest that a machine may run, whatever it says: a machine is as slow as what else runs here makes it, so that only one that never
+/// comes to an end is caught by this.
+const LIMIT_S: u64 = 1800;
 /// Emulated as a plain one: what newer processors have slows the emulation down by a fifth.
 pub(crate) const USUAL_PROCESSOR: &str = "Westmere,+rdrand";
-/// A machine that says nothing of what is waited for within this time has failed.
+/// A machine that says nothing for so long has failed.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The machine's parts, and what outlives it.
@@ -39,8 +40,6 @@ pub(crate) struct Lab {
     memory_mib: u64,
     /// Of its processors among what else runs here.
     niceness: &'static str,
-    /// How long the machine may run.
-    limit_s: u64,
 }
 
 /// What a machine starts from.
@@ -114,7 +113,7 @@ impl Lab {
         };
         let disks = DISKS.into_iter().map(disk).collect();
         relay(&site.socket("relay"), port);
-        Self { site, power, disks, port, parts, memory_mib: MEMORY_MIB, niceness: "0", limit_s: LIMIT_S }
+        Self { site, power, disks, port, parts, memory_mib: MEMORY_MIB, niceness: "0" }
     }
 
     /// The next machine with these disks starts from something else.
@@ -126,11 +125,6 @@ impl Lab {
     /// run: it goes before those, if this user may say so.
     pub(crate) fn with_little_memory(self, memory_mib: u64) -> Self {
         Self { memory_mib, niceness: "-10", ..self }
-    }
-
-    /// The machine may run so much longer.
-    pub(crate) fn allow(&mut self, seconds: u64) {
-        self.limit_s += seconds;
     }
 
     /// To the volume `pages`; `start` is what the machine said of its start.
@@ -183,11 +177,11 @@ impl Lab {
         arguments.extend(files.map(str::to_owned));
         let control = self.site.socket(&format!("control{boot}"));
         arguments.extend(["-qmp".to_owned(), format!("unix:{},server=on,wait=off", control.display())]);
-        let mut machine = Machine::start(&arguments, control.clone(), self.limit_s);
+        let mut machine = Machine::start(&arguments, control.clone());
         // Now and then QEMU 7.2 ends before the newer kernel has said a word, let alone a program of ours run.
         if processor != USUAL_PROCESSOR && machine.ended_without_a_word() {
             eprintln!("QEMU ended before the kernel's first word, and is started a second time: {}", machine.said);
-            machine = Machine::start(&arguments, control, self.limit_s);
+            machine = Machine::start(&arguments, control);
         }
         machine
     }
@@ -231,13 +225,16 @@ pub(crate) struct Machine {
     child: Child,
     lines: mpsc::Receiver<String>,
     said: String,
+    started: Instant,
+    /// All that it said, each line with the second at which it did: for whoever asks why a test failed.
+    transcript: String,
     /// The socket at which QEMU takes commands.
     control: PathBuf,
 }
 
 impl Machine {
-    fn start(arguments: &[String], control: PathBuf, limit_s: u64) -> Self {
-        let mut command = command_within(limit_s, "nice", arguments);
+    fn start(arguments: &[String], control: PathBuf) -> Self {
+        let mut command = command_within(LIMIT_S, "nice", arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("QEMU can be started");
         let console = BufReader::new(child.stdout.take().expect("its console is piped"));
         let (sender, lines) = mpsc::channel();
@@ -245,19 +242,30 @@ impl Machine {
             let lines = console.split(b'\n').map_while(Result::ok);
             lines.map(|line| String::from_utf8_lossy(&line).into_owned()).try_for_each(|line| sender.send(line)).ok();
         });
-        Self { child, lines, said: String::new(), control }
+        Self { child, lines, said: String::new(), started: Instant::now(), transcript: String::new(), control }
     }
 
     fn hear(&mut self, line: &str) {
         self.said += line;
         self.said += "\n";
+        self.transcript += &format!("[{:5.1}] {line}\n", self.started.elapsed().as_secs_f64());
+    }
+
+    /// Why no more is heard of it.
+    fn silence(&mut self, error: mpsc::RecvTimeoutError) -> String {
+        match error {
+            mpsc::RecvTimeoutError::Timeout => format!("it said nothing for {} s", TIMEOUT.as_secs()),
+            mpsc::RecvTimeoutError::Disconnected => match self.child.wait() {
+                Ok(status) => format!("it ended with {status}"),
+                Err(error) => format!("its console is closed, and how it ended is unknown: {error}"),
+            },
+        }
     }
 
     /// Waits for the first word of a program of ours; whether the machine ended before that, and before its kernel said why.
     fn ended_without_a_word(&mut self) -> bool {
-        let started = Instant::now();
         while !self.said.contains("guest: ") {
-            match self.lines.recv_timeout(TIMEOUT.saturating_sub(started.elapsed())) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => {
                     self.hear(&line);
                 }
@@ -272,10 +280,11 @@ impl Machine {
     /// Waits until it says so; returns all that it said since it was asked last.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, word: &str) -> String {
-        let started = Instant::now();
         while !self.said.contains(word) {
-            let line = self.lines.recv_timeout(TIMEOUT.saturating_sub(started.elapsed()));
-            let line = line.unwrap_or_else(|error| panic!("no {word:?} ({error}) in:\n{}", self.said));
+            let line = match self.lines.recv_timeout(TIMEOUT) {
+                Ok(line) => line,
+                Err(error) => panic!("no {word:?}, {}:\n{}", self.silence(error), self.transcript),
+            };
             self.hear(&line);
             assert!(!self.said.contains("FAILED") || self.said.contains(word), "{}", self.rest());
         }
