@@ -69,20 +69,34 @@ pub enum Remedy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     pub kind: ErrorKind,
-    /// Besides what the message advises.
-    pub remedy: Option<Remedy>,
-    message: String,
+    /// Apart, for every answer has room for an error, and hardly any is one.
+    told: Box<Told>,
 }
+
+/// What people are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    message: String,
+    remedy: Option<Remedy>,
+}
+
+const _: () = assert!(size_of::<Result<(), Error>>() <= 16);
 
 impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, remedy: None, message: message.into() }
+        Self { kind, told: Box::new(Told { message: message.into(), remedy: None }) }
     }
 
     /// The same, with what can be done about it.
     #[must_use]
-    pub(crate) fn with_remedy(self, remedy: Remedy) -> Self {
-        Self { remedy: Some(remedy), ..self }
+    pub(crate) fn with_remedy(mut self, remedy: Remedy) -> Self {
+        self.told.remedy = Some(remedy);
+        self
+    }
+
+    /// What can be done about it besides what the message advises.
+    pub fn remedy(&self) -> Option<&Remedy> {
+        self.told.remedy.as_ref()
     }
 
     /// What is wrong with bytes on `what`.
@@ -120,7 +134,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.told.message)
     }
 }
 

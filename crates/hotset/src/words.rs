@@ -169,7 +169,6 @@ pub(crate) fn memory_terms(terms: cache::MemoryTerms) -> api::MemoryTerms {
     }
 }
 
-/// The engine's error for a client of the API.
 /// The verb that is meant.
 fn remedy(remedy: &cache::Remedy) -> String {
     match remedy {
@@ -186,9 +185,10 @@ fn remedy(remedy: &cache::Remedy) -> String {
     }
 }
 
+/// The engine's error for a client of the API.
 pub(crate) fn error(error: &cache::Error) -> api::ApiError {
     let plain = plain_error(error);
-    match &error.remedy {
+    match error.remedy() {
         Some(verb) => plain.with_hint(remedy(verb)),
         None => plain,
     }
