@@ -1403,6 +1403,8 @@ export interface components {
             pools: components["schemas"]["LiveWhatIfPool"][];
             /** Format: int64 */
             to_unix_seconds: number;
+            /** @description Commands that try pools of which no answer is known with what hosts ask from now on: one for each setup, with all sizes. */
+            trials: string[];
             volume: string;
             window: components["schemas"]["AdviceWindow"];
         };

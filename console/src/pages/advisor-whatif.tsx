@@ -1,14 +1,13 @@
 // Questions of what if: a pool of another size, or with other settings.
 import { useState } from "preact/hooks";
 import { call, explain } from "../api/client";
-import type { Advice, AdviceWindow, LiveWhatIf, LiveWhatIfPool, PolicyKind } from "../api/types";
+import type { Advice, AdviceWindow, LiveWhatIf, PolicyKind } from "../api/types";
 import { bytes, NOTHING, parseBytes, percent } from "../format";
 import { Copyable, Notice } from "../ui/basics";
 import { Select } from "../ui/select";
 import { Table } from "../ui/table";
 import { TextField } from "../ui/text-field";
 import { POLICIES, policy, threshold } from "../words";
-import { unanswered } from "./advisor-unanswered";
 import { BLOCK_OPTIONS } from "./create-state";
 
 const SAME = "as watched";
@@ -96,7 +95,7 @@ export function WhatIf({ advice, window }: { advice: Advice; window: AdviceWindo
         </div>
         {error !== null && <Notice tone="bad">{error}</Notice>}
       </form>
-      {told !== null && told.window === window && <Told pools={told.pools} />}
+      {told !== null && told.window === window && <Told told={told} />}
     </section>
   );
 }
@@ -119,7 +118,8 @@ function settings({ block, policy, read, write }: Chosen) {
   };
 }
 
-function Told({ pools }: { pools: LiveWhatIfPool[] }) {
+function Told({ told: { pools, trials } }: { told: LiveWhatIf }) {
+  const reasons = new Set(pools.map((pool) => pool.unanswered).filter((reason) => reason !== ""));
   return (
     <>
       <Table
@@ -142,10 +142,14 @@ function Told({ pools }: { pools: LiveWhatIfPool[] }) {
           },
         ]}
       />
-      {unanswered(pools).map(({ why, command }) => (
-        <div key={`${why} ${command}`} class="inside">
-          <Notice tone="quiet">{why}</Notice>
-          {command !== null && <Copyable label="Run it on the daemon's machine" text={command} />}
+      {[...reasons].map((reason) => (
+        <div key={reason} class="inside">
+          <Notice tone="quiet">{reason}</Notice>
+        </div>
+      ))}
+      {trials.map((command) => (
+        <div key={command} class="inside">
+          <Copyable label="To try it with what hosts ask from now on, run on the daemon's machine" text={command} />
         </div>
       ))}
     </>

@@ -125,6 +125,8 @@ pub struct LiveWhatIf {
     pub from_unix_seconds: u64,
     pub to_unix_seconds: u64,
     pub pools: Vec<LiveWhatIfPool>,
+    /// Commands that try pools of which no answer is known with what hosts ask from now on: one for each setup, with all sizes.
+    pub trials: Vec<String>,
 }
 
 /// What a pool would have done.
@@ -132,7 +134,7 @@ pub struct LiveWhatIf {
 pub struct LiveWhatIfPool {
     pub setup: AdvisedPool,
     pub size_bytes: u64,
-    /// Null: what is watched does not tell; `unanswered` says why, and what does.
+    /// Null: what is watched does not tell; `unanswered` says why.
     pub answer: Option<AdvisedSize>,
     pub unanswered: String,
 }

@@ -254,7 +254,10 @@ fn whatif_text(told: &LiveWhatIf) -> String {
             unanswered.push(why);
         }
     }
-    let notes: String = unanswered.iter().take(1).map(|why| format!("\n?: {why}\n")).collect();
+    let mut notes: String = unanswered.iter().map(|why| format!("\n?: {why}\n")).collect();
+    if !told.trials.is_empty() {
+        notes += &format!("To try it with what hosts ask from now on:\n  {}\n", told.trials.join("\n  "));
+    }
     format!("{}{notes}", table.render())
 }
 
@@ -350,9 +353,12 @@ mod tests {
             window: AdviceWindow::Day,
             from_unix_seconds: 0,
             to_unix_seconds: 9,
-            pools: vec![pool(Some(size(1, 0.5)), ""), pool(None, "record a trace")],
+            pools: vec![pool(Some(size(1, 0.5)), ""), pool(None, "not watched"), pool(None, "not watched")],
+            trials: vec!["hotset whatif v --policy lru".to_owned(), "hotset whatif v --policy 2q".to_owned()],
         };
         let told = whatif_text(&told);
-        assert!(told.contains("50.0 %") && told.contains("?: record a trace"), "{told}");
+        assert!(told.contains("50.0 %"), "{told}");
+        let note = "\n\n?: not watched\nTo try it with what hosts ask from now on:\n  hotset whatif v --policy lru\n  hotset whatif v --policy 2q\n";
+        assert!(told.ends_with(note), "{told}");
     }
 }

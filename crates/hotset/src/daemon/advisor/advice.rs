@@ -164,55 +164,84 @@ pub(super) fn advice(name: &VolumeName, sums: &Sums, facts: &Facts, asked: Advic
 /// What pools of other sizes would have done: as far as what is watched tells.
 pub(super) fn whatif(name: &VolumeName, sums: &Sums, facts: &Facts, asked: AdviceAsked, cases: &[Case]) -> LiveWhatIf {
     let curves = Curves::new(sums, facts, asked);
-    let pools = cases.iter().map(|case| answer(name, &curves, case)).collect();
+    let mut untried: Vec<(Setup, Vec<u64>)> = Vec::new();
+    let pool = |case: &Case| {
+        let setup = setup(case, sums.setup);
+        let answer = answer(&curves, setup, case.size_bytes);
+        let unanswered = match answer {
+            Some(_) => String::new(),
+            None if setup == sums.setup => format!("nothing was accessed on volume {name} while it was watched"),
+            None => {
+                note_untried(&mut untried, setup, case.size_bytes);
+                only_other_sizes(name, sums.setup)
+            }
+        };
+        LiveWhatIfPool { setup: advised_pool(setup), size_bytes: case.size_bytes, answer, unanswered }
+    };
     LiveWhatIf {
         volume: name.to_string(),
         window: sums.window,
         from_unix_seconds: sums.from,
         to_unix_seconds: sums.to,
-        pools,
+        pools: cases.iter().map(pool).collect(),
+        trials: untried.iter().map(|(setup, sizes)| trial(name, *setup, sizes)).collect(),
     }
 }
 
-fn answer(name: &VolumeName, curves: &Curves<'_>, case: &Case) -> LiveWhatIfPool {
-    let own = curves.sums.setup;
+/// What is asked for; where nothing is, as `own`.
+fn setup(case: &Case, own: Setup) -> Setup {
     let kind = case.kind.unwrap_or(own.kind);
     let on_write = if kind == own.kind { own.populate_on_write } else { u8::from(kind == PoolKind::ReadWrite) };
-    let setup = Setup {
+    Setup {
         kind,
         block_bytes: case.block_bytes.unwrap_or(own.block_bytes),
         policy: case.policy.unwrap_or(own.policy),
         populate_on_read: case.populate_on_read.unwrap_or(own.populate_on_read),
         populate_on_write: case.populate_on_write.unwrap_or(on_write),
-    };
-    let takes_everything = kind == PoolKind::ReadWrite && setup.populate_on_read == 1 && setup.populate_on_write == 1;
-    let is_lru =
-        takes_everything && setup.policy == PolicyKind::Lru && own.kind == kind && setup.block_bytes == own.block_bytes;
-    let answer = match () {
-        () if setup == own => curves.at(case.size_bytes),
-        () if is_lru => curves.lru_at(case.size_bytes),
-        () => None,
-    };
-    let unanswered = if answer.is_some() { String::new() } else { unanswered(name, setup, own, case.size_bytes) };
-    LiveWhatIfPool { setup: advised_pool(setup), size_bytes: case.size_bytes, answer, unanswered }
+    }
 }
 
-/// Why there is no answer, and what gives one.
-fn unanswered(name: &VolumeName, setup: Setup, own: Setup, size_bytes: u64) -> String {
-    if setup == own {
-        return format!("nothing was accessed on volume {name} while it was watched");
+fn answer(curves: &Curves<'_>, setup: Setup, size_bytes: u64) -> Option<AdvisedSize> {
+    let own = curves.sums.setup;
+    let takes_everything =
+        setup.kind == PoolKind::ReadWrite && setup.populate_on_read == 1 && setup.populate_on_write == 1;
+    let is_lru = takes_everything
+        && setup.policy == PolicyKind::Lru
+        && own.kind == setup.kind
+        && setup.block_bytes == own.block_bytes;
+    match () {
+        () if setup == own => curves.at(size_bytes),
+        () if is_lru => curves.lru_at(size_bytes),
+        () => None,
     }
+}
+
+fn note_untried(untried: &mut Vec<(Setup, Vec<u64>)>, setup: Setup, size_bytes: u64) {
+    match untried.iter_mut().find(|(other, _)| *other == setup) {
+        Some((_, sizes)) => sizes.push(size_bytes),
+        None => untried.push((setup, vec![size_bytes])),
+    }
+}
+
+fn only_other_sizes(name: &VolumeName, own: Setup) -> String {
     format!(
         "volume {name} is watched as a {} pool, {}, blocks of {}, populate-on-read {}, populate-on-write {}: only other sizes of that are \
-         known. To try it with what hosts ask from now on: hotset whatif {name} --seconds 3600 --type {} --size {} --block-size {} \
-         --policy {} --populate-on-read {} --populate-on-write {}",
+         known",
         own.kind.word(),
         own.policy.word(),
         human(own.block_bytes.get()),
         own.populate_on_read,
         own.populate_on_write,
+    )
+}
+
+/// The command that tries pools of these sizes.
+fn trial(name: &VolumeName, setup: Setup, sizes_bytes: &[u64]) -> String {
+    let sizes: Vec<String> = sizes_bytes.iter().map(|bytes| argument(*bytes)).collect();
+    format!(
+        "hotset whatif {name} --seconds 3600 --type {} --size {} --block-size {} --policy {} --populate-on-read {} --populate-on-write {}",
         setup.kind.word(),
-        argument(size_bytes),
+        sizes.join(","),
         argument(setup.block_bytes.get()),
         setup.policy.word(),
         setup.populate_on_read,
@@ -427,13 +456,19 @@ mod tests {
             populate_on_read: None,
             populate_on_write: None,
         };
-        let cases = [case(200, None), case(400, Some(PolicyKind::Lru))];
+        let cases = [case(200, None), case(400, Some(PolicyKind::Lru)), case(1536, Some(PolicyKind::Lru))];
         let told = whatif(&name(), &sums(10_000), &facts(), ASKED, &cases);
         assert_eq!(told.pools[0].answer.map(|size| size.hit_ratio), Some(0.4));
+        assert!(told.pools[0].unanswered.is_empty());
         assert_eq!(told.pools[1].answer, None);
-        for part in ["hotset whatif v --seconds 3600", "--size 400M", "--policy lru"] {
-            assert!(told.pools[1].unanswered.contains(part), "{part}: {}", told.pools[1].unanswered);
+        assert!(told.pools[1].unanswered.ends_with("only other sizes of that are known"));
+        let [trial] = told.trials.as_slice() else { panic!("{:?}", told.trials) };
+        for part in ["hotset whatif v --seconds 3600 ", " --size 400M,1536M ", " --policy lru "] {
+            assert!(trial.contains(part), "{part}: {trial}");
         }
+        let nothing = whatif(&name(), &sums(0), &facts(), ASKED, &[case(200, None), case(400, Some(PolicyKind::Fifo))]);
+        assert_eq!(nothing.pools[0].unanswered, "nothing was accessed on volume v while it was watched");
+        assert_eq!(nothing.trials.len(), 1, "{:?}", nothing.trials);
     }
 
     // proves: A2
