@@ -438,7 +438,7 @@ mod tests {
 
     /// So many sectors were journalled.
     fn goes_on_by(ssd: &SlotSsd<HostEnv>, sectors: u64) {
-        ssd.journal.goes_on_by(usize::try_from(sectors).expect("a ring is short"));
+        ssd.journal.goes_on_by(usize::try_from(sectors).expect("an address has 64 bits at most"));
     }
 
     async fn write(ssd: &SlotSsd<HostEnv>, sectors: usize) {
