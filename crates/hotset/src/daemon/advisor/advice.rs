@@ -466,7 +466,10 @@ mod tests {
         for part in ["hotset whatif v --seconds 3600 ", " --size 400M,1536M ", " --policy lru "] {
             assert!(trial.contains(part), "{part}: {trial}");
         }
-        let nothing = whatif(&name(), &sums(0), &facts(), ASKED, &[case(200, None), case(400, Some(PolicyKind::Fifo))]);
+        let mut nothing = sums(0);
+        nothing.tallies.pool.clear();
+        let cases = [case(200, None), case(400, Some(PolicyKind::Fifo))];
+        let nothing = whatif(&name(), &nothing, &facts(), ASKED, &cases);
         assert_eq!(nothing.pools[0].unanswered, "nothing was accessed on volume v while it was watched");
         assert_eq!(nothing.trials.len(), 1, "{:?}", nothing.trials);
     }

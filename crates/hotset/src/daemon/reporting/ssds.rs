@@ -85,7 +85,7 @@ impl Drives {
     /// Adds to a pool what its SSDs say of themselves.
     pub(super) fn describe_ssds(&self, pool: &mut Pool) {
         for ssd in &mut pool.ssds {
-            (ssd.identity, ssd.smart) = self.known.of(&ssd.uuid);
+            (ssd.identity, ssd.smart) = self.known.of(&ssd.uuid, ssd.written_bytes);
             ssd.health = health(ssd.state, ssd.read_errors, &ssd.smart.alert);
             ssd.reason = conditions::ssd_reason(ssd.state, ssd.health, &ssd.reason, &ssd.smart.alert);
             // Nothing of the kind can be done to a pool that is not open: what can is said of the pool.

@@ -53,10 +53,7 @@ impl Ledger {
     /// What an SSD's pool has counted by now, since it was opened.
     pub(super) fn count(&mut self, uuid: &str, counted_bytes: u64, now_unix_ms: u64) {
         let entry = self.ssds.entry(uuid.to_owned()).or_default();
-        if counted_bytes < entry.written_now_bytes {
-            entry.begin();
-        }
-        entry.written_now_bytes = counted_bytes;
+        entry.count(counted_bytes);
         entry.seen_at_unix_ms = now_unix_ms;
         while self.ssds.len() > SSDS_MAX {
             let oldest = self.ssds.iter().min_by_key(|(_, entry)| entry.seen_at_unix_ms);
@@ -82,8 +79,11 @@ impl Ledger {
         }
     }
 
-    pub(super) fn written_bytes(&self, uuid: &str) -> u64 {
-        self.ssds.get(uuid).map_or(0, |entry| entry.written_before_bytes.saturating_add(entry.written_now_bytes))
+    /// Over all starts, with what its pool has counted by now: the ledger itself hears of that later.
+    pub(super) fn written_bytes(&self, uuid: &str, counted_bytes: u64) -> u64 {
+        let mut entry = self.ssds.get(uuid).cloned().unwrap_or_default();
+        entry.count(counted_bytes);
+        entry.written_before_bytes.saturating_add(entry.written_now_bytes)
     }
 
     /// When the SSD will have taken 100 % at the pace seen; `None` before it was seen to wear.
@@ -103,6 +103,13 @@ impl SsdUse {
         self.written_before_bytes = self.written_before_bytes.saturating_add(self.written_now_bytes);
         self.written_now_bytes = 0;
     }
+
+    fn count(&mut self, counted_bytes: u64) {
+        if counted_bytes < self.written_now_bytes {
+            self.begin();
+        }
+        self.written_now_bytes = counted_bytes;
+    }
 }
 
 #[cfg(test)]
@@ -117,13 +124,15 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.count("a", 100, 1);
         ledger.count("a", 150, 2);
-        assert_eq!(ledger.written_bytes("a"), 150);
+        assert_eq!(ledger.written_bytes("a", 150), 150);
+        assert_eq!(ledger.written_bytes("a", 170), 170, "the ledger has not heard of the last of it");
         ledger.begin();
         ledger.count("a", 200, 3);
-        assert_eq!(ledger.written_bytes("a"), 350, "more than before the restart, and counted anew all the same");
+        assert_eq!(ledger.written_bytes("a", 200), 350, "more than before the restart, and counted anew all the same");
+        assert_eq!(ledger.written_bytes("a", 0), 350, "its pool is not open");
         ledger.count("a", 10, 4);
-        assert_eq!(ledger.written_bytes("a"), 360, "its pool was opened anew");
-        assert_eq!(ledger.written_bytes("b"), 0);
+        assert_eq!(ledger.written_bytes("a", 10), 360, "its pool was opened anew");
+        assert_eq!((ledger.written_bytes("b", 0), ledger.written_bytes("b", 7)), (0, 7));
     }
 
     // proves: P10

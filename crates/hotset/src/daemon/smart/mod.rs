@@ -86,11 +86,11 @@ impl KnownDrives {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What an SSD is and how it is; nothing before it was asked.
-    pub(super) fn of(&self, uuid: &str) -> (SsdIdentity, Smart) {
+    /// What an SSD is and how it is, of which its pool has counted so many bytes written; nothing before it was asked.
+    pub(super) fn of(&self, uuid: &str, counted_bytes: u64) -> (SsdIdentity, Smart) {
         let known = self.lock();
         let (identity, smart) = known.answers.get(uuid).cloned().unwrap_or_default();
-        let cache_written_bytes = known.ledger.written_bytes(uuid);
+        let cache_written_bytes = known.ledger.written_bytes(uuid, counted_bytes);
         let worn_out_at_unix_ms = known.ledger.worn_out_at_unix_ms(uuid);
         (identity, Smart { cache_written_bytes, worn_out_at_unix_ms, ..smart })
     }
@@ -335,12 +335,12 @@ mod tests {
         let report = DriveReport { model: "drive's".to_owned(), wear_percent: Some(5), ..DriveReport::default() };
         known.learn("a", joined(kernel, &report), smart(&report, 1));
         let ledger = known.count(std::slice::from_ref(&ssd));
-        let (identity, said) = known.of("a");
+        let (identity, said) = known.of("a", 4096);
         assert_eq!((identity.model.as_str(), identity.slot.as_str()), ("drive's", "4"));
         assert_eq!((said.wear_percent, said.cache_written_bytes), (Some(5), 4096));
         known.keep_only(&[]);
-        assert_eq!(known.of("a").0, SsdIdentity::default());
-        assert_eq!(KnownDrives::new(ledger).of("a").1.cache_written_bytes, 4096, "over a restart");
+        assert_eq!(known.of("a", 0).0, SsdIdentity::default());
+        assert_eq!(KnownDrives::new(ledger).of("a", 0).1.cache_written_bytes, 4096, "over a restart");
     }
 
     // proves: S3
