@@ -6,15 +6,16 @@ debian() {
     folder=$1
     shift
     packages=systemd,systemd-sysv,udev,kmod,e2fsprogs,init-system-helpers$(printf ',%s' "$@" | sed 's/,$//')
-    if ! [ -s "$folder/debian.tar" ]; then
+    kept=$folder/debian-$(echo "$packages" | cksum | cut -d ' ' -f 1).tar
+    if ! [ -s "$kept" ]; then
         mmdebstrap --quiet --variant=minbase --include="$packages" \
             --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$folder/debian.new.tar"
-        mv "$folder/debian.new.tar" "$folder/debian.tar"
+        mv "$folder/debian.new.tar" "$kept"
     fi
     tree=$folder/tree
     rm -rf "$tree"
     mkdir -p "$tree"
-    tar --extract --file "$folder/debian.tar" --directory "$tree"
+    tar --extract --file "$kept" --directory "$tree"
     cp -r "$folder/kernel/lib/modules" "$tree/usr/lib/"
     echo "LABEL=root / ext4 defaults 0 0" > "$tree/etc/fstab"
 }

@@ -7,7 +7,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/debian.sh"
 sh "$here/build.sh" "$1"
-debian "$1"
+debian "$1" initramfs-tools
 mkdir -p "$tree/packages"
 cp "$2" "$tree/packages/hotset.deb"
 cp "$3" "$tree/packages/newer.deb"

@@ -65,6 +65,27 @@ if ! [ -e /packages/restarted ]; then
     [ "$(value ActiveEnterTimestampMonotonic srv-data.mount)" = "$since" ] || failed "it was unmounted"
     echo "guest: upgraded under load"
 
+    # A configuration that the new daemon would refuse leaves the old one at work; the message says what to do then.
+    cp /etc/hotset/hotset.toml /run/right.toml
+    sed -i '1i wrong = 1' /etc/hotset/hotset.toml
+    before=$(value MainPID hotset.service)
+    dpkg --install /packages/newer.deb > /run/kept 2>&1 || failed "a wrong configuration fails the package"
+    cat /run/kept
+    step grep "the daemon was not restarted" /run/kept
+    step grep "hotset.toml: .*line 1" /run/kept
+    [ "$(value MainPID hotset.service)" = "$before" ] || failed "the daemon was replaced by one that takes no configuration"
+    cp /run/right.toml /etc/hotset/hotset.toml
+    step systemctl start hotset-replace.service
+    [ "$(value MainPID hotset.service)" != "$before" ] || failed "the daemon was not replaced after the correction"
+    [ "$(value ActiveEnterTimestampMonotonic srv-data.mount)" = "$since" ] || failed "it was unmounted by the replacement"
+    echo "guest: a wrong configuration left the old daemon at work"
+
+    # The rules that keep the system off backing devices are in an initial RAM disk.
+    echo MODULES=list > /etc/initramfs-tools/conf.d/small
+    step mkinitramfs -o /run/initrd
+    lsinitramfs /run/initrd > /run/in-initrd
+    step grep -x usr/lib/udev/rules.d/63-z-hotset.rules /run/in-initrd
+
     if dpkg --install /packages/older.deb > /run/refused 2>&1; then failed "the downgrade was done"; fi
     cat /run/refused
     step grep "on-disk formats up to" /run/refused
@@ -90,8 +111,13 @@ step udevadm trigger --settle --action=change --sysname-match="$(basename "$(rea
 udevadm info --query=property "$(disk ssd0)" > /run/properties
 step grep -x ID_FS_TYPE=hotset_member /run/properties
 step systemctl start hotset.socket hotset.service
+# What stays dirty on the SSDs is told to whoever takes the program away.
+step hotset pool set fast dirty-watermark=90 dirty-age=30d flush-rate=low
+step dd if=/dev/urandom of=/dev/hotset/data bs=1M count=4 oflag=direct
 dpkg --remove hotset > /run/removed 2>&1 || failed "the package is not removed"
 cat /run/removed
+step grep "data at risk: .*MiB" /run/removed
+step grep "63-z-hotset.rules stays" /run/removed
 [ ! -e /usr/bin/hotset ] || failed "the program is left"
 [ -s /var/lib/hotset/pools/fast.member ] || failed "the state is gone"
 before=$(md5sum "$(disk ssd0)" "$(disk ssd1)" "$(disk backing)")
