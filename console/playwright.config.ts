@@ -9,8 +9,9 @@ export default defineConfig({
   workers: 2,
   fullyParallel: true,
   retries: 0,
-  timeout: 60_000,
-  expect: { timeout: 10_000 },
+  // Guards against what never comes: where all else is slow, so is it.
+  timeout: 240_000,
+  expect: { timeout: 30_000 },
   reporter: [["./tests/reporter.ts"]],
   use: {
     viewport: { width: 1280, height: 800 },

@@ -6,7 +6,6 @@ test("a volume's curve has its present size marked, a size is recommended, and o
   page,
   daemon,
 }) => {
-  test.setTimeout(180_000);
   await busyScene(daemon);
   await open(page, daemon, "advisor/disk");
   // A thousand accesses are needed.
@@ -49,7 +48,6 @@ test("a volume's curve has its present size marked, a size is recommended, and o
 
 // proves: A3, S3
 test("who says what the SSDs may be written is told how long they last", async ({ page, daemon }) => {
-  test.setTimeout(180_000);
   await busyScene(daemon);
   await open(page, daemon, "advisor/disk");
   await expect(page.getByText(/^Recommended: .* hits \d/)).toBeVisible({ timeout: 60_000 });
@@ -83,7 +81,6 @@ test("a volume's page tells why reads missed, and statistics tell hits in memory
   page,
   daemon,
 }) => {
-  test.setTimeout(180_000);
   await busyScene(daemon);
   await open(page, daemon, "volumes/disk");
   // A sample is taken every 30 s.

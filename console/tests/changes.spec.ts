@@ -30,7 +30,6 @@ async function convert(page: Page): Promise<void> {
 
 // proves: S3, P7
 test("a pool gets another cache block in place, with progress, and that can be cancelled", async ({ page, daemon }) => {
-  test.setTimeout(120_000);
   await dirtyPool(daemon);
   await open(page, daemon, "pools/mirror");
   await convert(page);

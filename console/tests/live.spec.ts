@@ -52,7 +52,7 @@ test("overview and a volume's page tell hits in memory from those on SSDs wherev
   const inMemory = /[1-9][\d.]* % in memory, 0\.0 % on SSDs/;
   await open(page, daemon, "overview");
   const volumes = page.getByRole("table", { name: "Volumes now" });
-  await expect(volumes.getByRole("row", { name: /^archive/ })).toContainText(inMemory, { timeout: 30_000 });
+  await expect(volumes.getByRole("row", { name: /^archive/ })).toContainText(inMemory);
   await expect(volumes.getByRole("row", { name: /^disk/ })).toContainText(/ in memory, [> ]*[1-9][\d.]* % on SSDs/);
   const chart = page.getByRole("img", {
     name: /^Hit ratio of reads: hits [>1-9].* %, in memory [1-9].* %, on SSDs [1-9]/,
@@ -110,14 +110,14 @@ test("a pool of which an SSD failed is good again when that is replaced, and not
   // All has two copies again; what failed is still there.
   const health = async () => (await daemon.get("/api/v1/pools/mirror")).health;
   const state = async () => (await daemon.get("/api/v1/pools/mirror")).state;
-  await expect.poll(state, { timeout: 30_000 }).toBe("online");
+  await expect.poll(state).toBe("online");
   expect(await health()).toBe("degraded");
   await page.reload();
   await expect(pool.getByRole("cell", { name: "Online", exact: true })).toBeVisible();
   await expect(pool.getByRole("cell", { name: "Degraded", exact: true })).toBeVisible();
 
   await daemon.hotset("pool", "add-ssd", "mirror", "--ssd", await daemon.ssd("ssd3", "96M"));
-  await expect.poll(health, { timeout: 30_000 }).toBe("good");
+  await expect.poll(health).toBe("good");
   await expect(pool.getByRole("cell", { name: "Good", exact: true })).toBeVisible();
 });
 

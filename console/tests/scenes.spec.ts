@@ -39,7 +39,6 @@ async function picture(page: Page, daemon: Daemon, place: string, name: string):
 
 // proves: S3
 test("where there is nothing yet, each page says what to do next", async ({ page, daemon }) => {
-  test.setTimeout(120_000);
   await open(page, daemon, "overview");
   await expect(page.getByRole("heading", { name: "First steps" })).toBeVisible();
   for (const place of ["overview", "pools", "volumes", "statistics", "advisor", "events", "operations"]) {
@@ -57,7 +56,6 @@ test("where there is nothing yet, each page says what to do next", async ({ page
 
 // proves: S3
 test("a long list is searched, and stays beside what is selected in it", async ({ page, daemon }) => {
-  test.setTimeout(120_000);
   const ssds = await Promise.all(["ssd0", "ssd1"].map((name) => daemon.ssd(name, "64M")));
   await daemon.hotset("pool", "create", "fast", "--type", "read", "--io-type", "database", "--ssd", ...ssds);
   for (let index = 1; index <= 20; index += 1) {
@@ -82,7 +80,6 @@ test("a long list is searched, and stays beside what is selected in it", async (
 
 // proves: S3, P9, P10, P11
 test("a pool in trouble and one that is taken away are plain to see", async ({ page, daemon }) => {
-  test.setTimeout(120_000);
   await busyScene(daemon);
   const ssds = await Promise.all(["leaving0", "leaving1"].map((name) => daemon.ssd(name, "192M")));
   await daemon.hotset("pool", "create", "old", "--type", "read-write", "--io-type", "database", "--ssd", ...ssds);

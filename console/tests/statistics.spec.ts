@@ -68,7 +68,6 @@ test("command line, API, metrics and console say the same, now and on average, a
   page,
   daemon,
 }) => {
-  test.setTimeout(180_000);
   await busyScene(daemon);
   await still(daemon);
   await open(page, daemon, "statistics?subject=volume:disk");
