@@ -17,11 +17,13 @@ const FILLS_MAX: u64 = 12;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let raw = bench.scratch.written_file("raw", VOLUME_BYTES)?;
+    // Nobody else opens what a volume is on.
+    let alone = bench.scratch.written_file("alone", VOLUME_BYTES)?;
     let backing = bench.scratch.written_file("backing", VOLUME_BYTES)?;
     let daemon = Daemon::start(bench, "hits")?;
     let ssd = daemon.create_pool(bench, "hits", SSD_BYTES, &["--populate-on-read", "1"])?;
     let cached = daemon.create_volume("cached", &backing.to_string_lossy())?;
-    let uncached = daemon.create_volume("uncached", &raw.to_string_lossy())?;
+    let uncached = daemon.create_volume("uncached", &alone.to_string_lossy())?;
     daemon.enable_cache("cached", "hits")?;
     fill(bench, &daemon, "hits", &cached, 1 << 30)?;
     let qemu = QemuNbd::start(bench, &raw)?;
@@ -54,7 +56,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
         bail!("hits were to be measured, but the hit ratio was {hit_ratio:.4}");
     }
     drop((daemon, qemu));
-    bench.scratch.remove(&[&raw, &backing, &ssd])?;
+    bench.scratch.remove(&[&raw, &alone, &backing, &ssd])?;
     Ok(vec![
         deep.ratio("cached 4 KiB random reads, depth 128: fio / qemu-nbd on the SSD file", "IOPS", iops, (0, 1), 1.5),
         deep.ratio("cached 4 KiB random reads, depth 128: fio / fio on the SSD file", "IOPS", iops, (0, 2), 0.80),

@@ -1,8 +1,8 @@
 //! Reads that the cache does not answer: what it costs to ask it.
 //!
-//! The same volume is measured with its cache and without. Its pool has few slots and so remembers the reads of few
-//! blocks: hardly a block of the volume is read often enough while it is remembered to cross the threshold. How much
-//! entered the cache is checked.
+//! The same volume is measured with its cache and without. What is read at random is so large that hardly a block of it is read
+//! often enough to cross the threshold: no disk here is, so most of it is a hole, which is read as fast as this machine can. How
+//! much entered the cache is checked.
 
 use anyhow::{Result, bail};
 
@@ -12,7 +12,9 @@ use super::daemon::Daemon;
 use super::figure::Figure;
 use super::rounds::{Contender, Rounds, iops, mb_per_second};
 
-const VOLUME_BYTES: u64 = 1 << 30;
+const STREAM_BYTES: u64 = 1 << 30;
+/// For each second of a measurement: 100,000 reads in as many seconds read hardly a block of 64 KiB four times.
+const RANDOM_BYTES: u64 = 32 << 30;
 const SSD_BYTES: u64 = 8 << 20;
 /// What may enter the cache in one measurement, of gigabytes or of 10,000 reads and more: chance lets a few blocks
 /// cross, and a stream that goes round again is taken for random reads until its length tells.
@@ -20,22 +22,25 @@ const POPULATED_BYTES_MAX: f64 = 16e6;
 const POOL: &[&str] = &["--block-size", "64K", "--populate-on-read", "4"];
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
-    let backing = bench.scratch.written_file("backing", VOLUME_BYTES)?;
+    let streamed = bench.scratch.written_file("streamed", STREAM_BYTES)?;
+    let random_bytes = RANDOM_BYTES * bench.seconds;
+    let sparse = bench.scratch.sparse_file("sparse", random_bytes)?;
     let daemon = Daemon::start(bench, "misses")?;
     let ssd = daemon.create_pool(bench, "misses", SSD_BYTES, POOL)?;
-    let volume = daemon.create_volume("volume", &backing.to_string_lossy())?;
-    let (daemon, volume) = (&daemon, &volume);
-    let random = Load::random_4k(128, bench.seconds, VOLUME_BYTES);
-    let stream = Load::sequential_1m(bench.seconds, VOLUME_BYTES);
-    let ours = |load| batching(&bench.release, volume, load);
-    let fio = |load| fio_nbd(volume, load);
+    let volumes = [("random", &sparse), ("streamed", &streamed)];
+    let [random, stream] = volumes.map(|(name, file)| daemon.create_volume(name, &file.to_string_lossy()));
+    let (random, stream) = (random?, stream?);
+    let daemon = &daemon;
+    let random = (&random, Load::random_4k(128, bench.seconds, random_bytes));
+    let stream = (&stream, Load::sequential_1m(bench.seconds, STREAM_BYTES));
+    let ours = |volume, load| batching(&bench.release, volume, load);
 
     let mut contenders: Vec<Contender<'_>> = Vec::new();
-    for load in [random, stream] {
-        contenders.push(Box::new(move || missing(daemon, volume, || fio(load))));
-        contenders.push(Box::new(move || fio(load)));
-        contenders.push(Box::new(move || missing(daemon, volume, || ours(load))));
-        contenders.push(Box::new(move || ours(load)));
+    for (volume, load) in [random, stream] {
+        contenders.push(Box::new(move || missing(daemon, volume, || fio_nbd(volume, load))));
+        contenders.push(Box::new(move || fio_nbd(volume, load)));
+        contenders.push(Box::new(move || missing(daemon, volume, || ours(volume, load))));
+        contenders.push(Box::new(move || ours(volume, load)));
     }
     let rounds = Rounds::run(bench.rounds, &contenders)?;
     let figures = vec![
@@ -51,7 +56,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
         rounds.ratio("the same: our client / without cache", "MB/s", mb_per_second, (6, 7), 0.95),
     ];
     drop(contenders);
-    bench.scratch.remove(&[&backing, &ssd])?;
+    bench.scratch.remove(&[&streamed, &sparse, &ssd])?;
     Ok(figures)
 }
 

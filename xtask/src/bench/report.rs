@@ -130,10 +130,13 @@ pub(crate) fn machine() -> String {
     format!("{cpus} CPUs, Linux {}", release.trim())
 }
 
-/// Of what is measured; "unknown" outside a clone.
+/// Of what is measured; "unknown" outside a clone. The pages that a run writes itself change nothing of that.
 pub(crate) fn commit() -> String {
-    let commit = output_of(command("git", &["-c", "safe.directory=*", "describe", "--always", "--dirty"]));
-    commit.map_or("unknown".to_owned(), |text| text.trim().to_owned())
+    let git = |words: &[&str]| command("git", &[&["-c", "safe.directory=*"], words].concat());
+    let Ok(commit) = output_of(git(&["rev-parse", "--short", "HEAD"])) else { return "unknown".to_owned() };
+    let mut changes = git(&["diff", "--quiet", "HEAD", "--", ":(top)", ":(top,exclude)docs/benchmarks"]);
+    let changed = if changes.status().is_ok_and(|status| status.success()) { "" } else { "-dirty" };
+    format!("{}{changed}", commit.trim())
 }
 
 /// Today.

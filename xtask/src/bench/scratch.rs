@@ -51,13 +51,19 @@ impl Scratch {
         Ok(path)
     }
 
+    /// A new file that is nothing but a hole.
+    pub(crate) fn sparse_file(&self, name: &str, size_bytes: u64) -> Result<PathBuf> {
+        let path = self.file(name);
+        let file = File::create_new(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        file.set_len(size_bytes).with_context(|| format!("cannot size {}", path.display()))?;
+        Ok(path)
+    }
+
     /// A sparse file for an emulated array's data, in the page cache already: the first touch of memory, which takes a
     /// virtual machine longer than the array's transfers, is not what is measured.
     pub(crate) fn store_in_memory(&self, name: &str, size_bytes: u64) -> Result<PathBuf> {
-        let path = self.file(name);
-        let file = File::options().read(true).write(true).create_new(true).open(&path);
-        let mut file = file.with_context(|| format!("cannot make {}", path.display()))?;
-        file.set_len(size_bytes)?;
+        let path = self.sparse_file(name, size_bytes)?;
+        let mut file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         std::io::copy(&mut file, &mut std::io::sink()).with_context(|| format!("cannot read {}", path.display()))?;
         Ok(path)
     }
