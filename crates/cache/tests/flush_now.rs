@@ -75,7 +75,11 @@ fn while_writes_are_held_the_backing_device_has_everything_and_other_drains_chan
         volume.release_writes();
         write(&volume, 6, 6).await;
         assert_eq!((world.on_backing(6).await, volume.status().dirty_bytes), (0, 4096));
-        pool.close().await.unwrap();
+        assert_eq!(
+            pool.close().await.unwrap().dirty_bytes,
+            4096,
+            "a stop leaves on the SSDs what was there, and says so"
+        );
     });
 }
 

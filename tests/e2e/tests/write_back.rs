@@ -11,6 +11,7 @@ use std::time::Duration;
 use hotset_e2e::apart::{assert_alone, assert_written_apart, pages_apart, with_dirty_pages};
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{MIB, assert_file_pages, read_part};
+use hotset_e2e::loops::LoopDevice;
 use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages, pages};
 use hotset_e2e::tools::{eventually, succeed, text};
 use serde_json::Value;
@@ -635,4 +636,28 @@ fn image_files_need_no_udev_rules() {
     assert_eq!(daemon.ok("udev-rules"), "");
     assert!(!rules.exists());
     assert_eq!(daemon.json("status")["reasons"].as_array().map(Vec::len), Some(1), "only the shared disk is told of");
+}
+
+// proves: F8
+#[test]
+fn the_system_is_kept_off_a_backing_device_until_a_stop_leaves_nothing_dirty() {
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    let (config, rules) = (daemon.site.path("hotset.toml"), daemon.site.path("63.rules"));
+    fs::write(&config, format!("udev_rules = {:?}\n", rules.display().to_string())).expect("a file can be written");
+    let Some(disk) = LoopDevice::over(&daemon.site.numbered("disk", 256)) else { return };
+    daemon.add_arguments(&format!("--config {}", config.display()));
+    daemon.launch();
+    daemon.make_read_write_pool(&[32, 32], "");
+    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
+    daemon.ok(&format!("volume create v --backing {} --pool p", disk.name));
+    for flushes in [false, true] {
+        daemon.client("v").write(0, &pages(0, 1, 1)).expect("a write");
+        if flushes {
+            daemon.ok("volume flush v");
+        }
+        assert!(rules.exists(), "it serves");
+        assert!(daemon.stop().success());
+        assert_eq!(rules.exists(), !flushes, "of what is dirty the backing device has nothing");
+        daemon.launch();
+    }
 }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use hotset_block::Env;
 
 use crate::address::VolumeIndex;
-use crate::config::{VolumeName, limits};
+use crate::config::{PAGE, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::members::MembersRecord;
 use crate::pool::detach::DirtyData;
@@ -22,6 +22,8 @@ pub struct Closed {
     /// Volumes whose backing device was not left clean, and why: it failed a flush, or did not answer. No mark of this
     /// stop is recorded for it, so the next start treats it as after a crash.
     pub not_durable: Vec<(VolumeName, Error)>,
+    /// Acknowledged bytes that only the SSDs have, of all volumes of the pool. Its status tells nothing of that any more.
+    pub dirty_bytes: u64,
 }
 
 /// A volume and its place in the pool.
@@ -76,6 +78,13 @@ impl<E: Env> PoolInner<E> {
         if let Some(log) = &self.log {
             log.end();
         }
+    }
+
+    /// Of all volumes that the pool knows, also those that are not open.
+    fn dirty_bytes(&self) -> u64 {
+        let catalogue = self.attachments.catalogue();
+        let indexes = catalogue.volumes.iter().filter_map(|volume| self.ids.index_of(volume.attachment));
+        indexes.map(|index| self.log_counts(index).dirty * PAGE).sum()
     }
 
     /// Ends the background tasks; fills that run end without a slot.
@@ -165,8 +174,9 @@ impl<'p, E: Env> PoolStop<'p, E> {
         members.witness_keeper().keep().await;
         self.write_clean_mark().await?;
         members.release().await;
+        let dirty_bytes = self.pool.dirty_bytes();
         self.detach_handles();
-        Ok(Closed { not_durable: self.not_durable })
+        Ok(Closed { not_durable: self.not_durable, dirty_bytes })
     }
 
     /// What the cleaner wrote last is made durable too, before anything says what the backing devices hold; answers the

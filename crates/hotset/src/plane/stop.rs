@@ -1,11 +1,12 @@
 //! The clean stop: hosts first, then volumes, then pools; each step has its limit.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::{Env, HostEnv};
+use hotset_block::Env;
 use hotset_cache::config::{PoolName, VolumeName};
-use hotset_cache::{Closed, Error, Pool};
+use hotset_cache::{Closed, Error};
 use tokio::sync::oneshot;
 
 use super::open::Plane;
@@ -45,6 +46,7 @@ impl Plane {
     pub(crate) async fn stop(self: Rc<Self>) -> Result<StopReport, Error> {
         self.stopping.set(true);
         self.exports.stop(HOSTS_LIMIT).await;
+        let clean_pools = Rc::new(RefCell::new(Vec::new()));
         let mut endings = Vec::new();
         let volumes: Vec<_> = self.volumes.borrow().values().cloned().collect();
         for volume in volumes.into_iter().filter(|volume| volume.status().pool.is_none()) {
@@ -52,16 +54,23 @@ impl Plane {
             endings.push(self.limited(what, async move { volume.flush().await.map(|()| Vec::new()) }));
         }
         let pools: Vec<_> = self.pools.borrow().values().cloned().collect();
-        for pool in &pools {
-            let (what, pool) = (format!("pool {}: its clean stop", pool.status().name), pool.clone());
-            endings.push(self.limited(what, async move { pool.close().await.map(|closed| not_left_clean(&closed)) }));
+        for pool in pools {
+            let (name, clean_pools) = (pool.status().name, Rc::clone(&clean_pools));
+            let what = format!("pool {name}: its clean stop");
+            endings.push(self.limited(what, async move {
+                let closed = pool.close().await?;
+                if closed.dirty_bytes == 0 {
+                    clean_pools.borrow_mut().push(name);
+                }
+                Ok(not_left_clean(&closed))
+            }));
         }
         let mut report = StopReport::default();
         for ending in endings {
             report.problems.extend(ending.await.unwrap_or_default());
         }
         if report.problems.is_empty() {
-            report.clean_pools = pools.iter().filter_map(clean_pool).collect();
+            report.clean_pools = clean_pools.take();
         }
         Ok(report)
     }
@@ -92,11 +101,4 @@ fn not_left_clean(closed: &Closed) -> Vec<String> {
         format!("volume {volume} was not left clean: {error}; the next start treats it as after a crash")
     };
     closed.not_durable.iter().map(one).collect()
-}
-
-/// The name of a pool without dirty data.
-fn clean_pool(pool: &Pool<HostEnv>) -> Option<PoolName> {
-    let status = pool.status();
-    let dirty_bytes = status.write_log.map_or(0, |log| log.dirty_bytes);
-    (dirty_bytes == 0).then_some(status.name)
 }
