@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use hotset_block::Env;
 
 use crate::address::VolumeIndex;
-use crate::config::{PAGE, VolumeName, limits};
+use crate::config::{VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::members::MembersRecord;
 use crate::pool::detach::DirtyData;
@@ -78,13 +78,6 @@ impl<E: Env> PoolInner<E> {
         if let Some(log) = &self.log {
             log.end();
         }
-    }
-
-    /// Of all volumes that the pool knows, also those that are not open.
-    fn dirty_bytes(&self) -> u64 {
-        let catalogue = self.attachments.catalogue();
-        let indexes = catalogue.volumes.iter().filter_map(|volume| self.ids.index_of(volume.attachment));
-        indexes.map(|index| self.log_counts(index).dirty * PAGE).sum()
     }
 
     /// Ends the background tasks; fills that run end without a slot.
@@ -174,7 +167,7 @@ impl<'p, E: Env> PoolStop<'p, E> {
         members.witness_keeper().keep().await;
         self.write_clean_mark().await?;
         members.release().await;
-        let dirty_bytes = self.pool.dirty_bytes();
+        let dirty_bytes = self.pool.status().write_log.map_or(0, |log| log.dirty_bytes);
         self.detach_handles();
         Ok(Closed { not_durable: self.not_durable, dirty_bytes })
     }
