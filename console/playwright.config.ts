@@ -10,8 +10,8 @@ export default defineConfig({
   fullyParallel: true,
   retries: 0,
   // Guards against what never comes: where all else is slow, so is it.
-  timeout: 240_000,
-  expect: { timeout: 30_000 },
+  timeout: 600_000,
+  expect: { timeout: 90_000 },
   reporter: [["./tests/reporter.ts"]],
   use: {
     viewport: { width: 1280, height: 800 },

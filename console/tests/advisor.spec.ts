@@ -9,7 +9,7 @@ test("a volume's curve has its present size marked, a size is recommended, and o
   await busyScene(daemon);
   await open(page, daemon, "advisor/disk");
   // A thousand accesses are needed.
-  await expect(page.getByText(/^Recommended: .* hits \d/)).toBeVisible({ timeout: 60_000 });
+  await expect(page.getByText(/^Recommended: .* hits \d/)).toBeVisible();
   await expect(page.getByRole("img", { name: /^Hits by size of the cache: now .* hits \d/ })).toBeVisible();
   const days = page.getByRole("table", { name: "Volume disk by day: read and written" });
   await expect(days.getByRole("row")).toHaveCount(8);
@@ -50,7 +50,7 @@ test("a volume's curve has its present size marked, a size is recommended, and o
 test("who says what the SSDs may be written is told how long they last", async ({ page, daemon }) => {
   await busyScene(daemon);
   await open(page, daemon, "advisor/disk");
-  await expect(page.getByText(/^Recommended: .* hits \d/)).toBeVisible({ timeout: 60_000 });
+  await expect(page.getByText(/^Recommended: .* hits \d/)).toBeVisible();
   const lasts = page.getByRole("definition").filter({ hasText: /the SSDs last (about|more than) \d/ });
   await expect(lasts).toHaveCount(0);
   const endurance = page.getByLabel("Endurance of the SSDs (TB)");
@@ -61,7 +61,7 @@ test("who says what the SSDs may be written is told how long they last", async (
   await endurance.fill("600");
   await asked;
   // Of a shorter time than a minute nothing is said of a day.
-  await expect(lasts).toHaveCount(2, { timeout: 90_000 });
+  await expect(lasts).toHaveCount(2);
   await expect(page.getByLabel("Sizes of the cache")).toHaveValue("16M");
   await expectAccessible(page, "advisor with the endurance of SSDs");
   await page.setViewportSize({ width: 360, height: 740 });
@@ -84,10 +84,10 @@ test("a volume's page tells why reads missed, and statistics tell hits in memory
   await busyScene(daemon);
   await open(page, daemon, "volumes/disk");
   // A sample is taken every 30 s.
-  await expect(page.getByRole("img", { name: /^Why reads missed: .*first touch \d/ })).toBeVisible({ timeout: 75_000 });
+  await expect(page.getByRole("img", { name: /^Why reads missed: .*first touch \d/ })).toBeVisible();
   await page.screenshot({ path: shot("why-not.png"), fullPage: true });
   await open(page, daemon, "statistics?subject=volume:disk");
   const hits = page.getByRole("img", { name: /^Hits in memory and on SSDs: hits \d.*in memory \d.*on SSDs \d/ });
-  await expect(hits).toBeVisible({ timeout: 75_000 });
+  await expect(hits).toBeVisible();
   await expectAccessible(page, "statistics with reasons");
 });

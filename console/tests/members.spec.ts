@@ -46,7 +46,7 @@ test("SSDs are added to a pool and removed from it while hosts use it", async ({
   await expect(remove).toHaveAccessibleDescription("Choose at least one SSD.");
   await page.getByRole("dialog").getByRole("checkbox", { name: /ssd1/ }).check();
   await remove.click();
-  await expect(page.getByText(/Remove SSDs from pool mirror: done/)).toBeVisible({ timeout: 30_000 });
+  await expect(page.getByText(/Remove SSDs from pool mirror: done/)).toBeVisible();
   await expect(ssds.getByRole("row", { name: /^ssd1/ })).toHaveCount(0);
   await expect(ssds.getByRole("row")).toHaveCount(4);
   const { pools, volumes } = await daemon.get("/api/v1/status");
@@ -89,7 +89,7 @@ test("an SSD is emptied before it leaves, with progress, and that can be cancell
   await expect(page.getByText(/Remove SSDs from pool mirror: cancelled. The SSDs stay./)).toBeVisible();
   await expect(row).toContainText("Online");
   await remove();
-  await expect(page.getByText(/Remove SSDs from pool mirror: done/)).toBeVisible({ timeout: 40_000 });
+  await expect(page.getByText(/Remove SSDs from pool mirror: done/)).toBeVisible();
   await expect(row).toHaveCount(0);
 });
 
@@ -247,9 +247,7 @@ test.describe("with an answer of a drive", () => {
     await adding.getByRole("button", { name: "Look there" }).click();
     await expect(
       adding.getByRole("checkbox", { name: /^newcomer .*Health: .*failing.*better take another/ }),
-    ).toBeVisible({
-      timeout: 30_000,
-    });
+    ).toBeVisible();
     await expectAccessible(page, "an SSD to choose that says it fails");
     await page.screenshot({ path: shot("pools-add-ssds-alert.png") });
   });

@@ -106,7 +106,8 @@ function Found({ backing, choose }: { backing: string; choose: (path: string) =>
     <fieldset>
       <legend>Found on this machine</legend>
       {found.error !== null && <Notice tone="bad">{explain(found.error)}</Notice>}
-      <div class="list short">
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, also where nothing in it can be chosen */}
+      <fieldset class="list short" aria-label="Block devices and image files" tabIndex={0}>
         {found.value?.length === 0 && <p class="empty">No block devices.</p>}
         {found.value?.map((disk) => (
           <DiskChoice
@@ -118,7 +119,7 @@ function Found({ backing, choose }: { backing: string; choose: (path: string) =>
             choose={() => choose(disk.path)}
           />
         ))}
-      </div>
+      </fieldset>
       <FindFiles directory={directory} setDirectory={setDirectory} />
     </fieldset>
   );

@@ -188,7 +188,7 @@ const ZIPF_READS: u64 = 60_000;
 /// Reads of which few pages get most, the same ones each time; answers how many.
 fn read_by_zipf(daemon: &Daemon) -> u64 {
     let (uri, number) = (format!("--uri={}", daemon.uri("v")), format!("--number_ios={ZIPF_READS}"));
-    let words = ["--name=zipf", "--ioengine=nbd", &uri, "--rw=randread", "--bs=4k", "--iodepth=1", &number];
+    let words = ["--name=zipf", "--ioengine=nbd", &uri, "--rw=randread", "--bs=4k", "--iodepth=4", &number];
     let shape = ["--random_distribution=zipf:1.1", "--norandommap", "--randseed=7", "--size=1G", "--io_size=4G"];
     let before = daemon.stat("v", "reads");
     succeed("fio", &[&words[..], &shape].concat());

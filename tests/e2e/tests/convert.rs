@@ -267,7 +267,7 @@ fn another_device_in_the_place_of_an_ssd_is_not_overwritten_and_the_volume_is_se
 // proves: F8
 #[test]
 fn a_conversion_that_waits_for_an_ssd_is_given_up_with_its_pool() {
-    let (mut daemon, _) = with_dirty_pages(8);
+    let (mut daemon, _) = with_dirty_pages(MUCH);
     cut_off_while_rewriting(&mut daemon);
     fs::remove_file(daemon.site.path("ssd1")).expect("an SSD can be lost");
     daemon.launch();
@@ -275,7 +275,7 @@ fn a_conversion_that_waits_for_an_ssd_is_given_up_with_its_pool() {
     daemon.ok("pool delete p --force --yes-lose-data");
     eventually("nobody goes on with it", TIMEOUT, || conversion(&daemon)["state"] == "cancelled");
     assert!(!is_converting(&daemon));
-    assert_written_apart(&daemon, 8);
+    assert_written_apart(&daemon, MUCH);
 }
 
 // proves: F7, F11

@@ -42,7 +42,7 @@ impl Hook {
             while let Some(event) = next(&mut events, &mut failed).await {
                 let done = running_time::timeout(RUN_LIMIT, run(&program, &arguments, &event)).await;
                 let done = done.unwrap_or_else(|_| Err(format!("killed after {} s", RUN_LIMIT.as_secs())));
-                let done = done.map_err(|error| format!("event hook {program}, event {}: {error}", event.id));
+                let done = done.map_err(|error| format!("event hook {program}: {error}"));
                 conditions.follow(ConditionKind::EventHook, &done);
                 failed = done.is_err().then_some(event);
             }
@@ -52,9 +52,8 @@ impl Hook {
 
     pub(crate) fn tell(&self, events: Vec<Event>) {
         for event in events {
-            let id = event.id;
             if self.queue.try_send(event).is_err() {
-                let reason = format!("event hook: {QUEUE_MAX} events wait for it; event {id} is not told to it");
+                let reason = format!("event hook: {QUEUE_MAX} events wait for it; it is not told of newer ones");
                 self.register.raise(ConditionKind::EventHook, reason);
             }
         }
