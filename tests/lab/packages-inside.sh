@@ -119,6 +119,7 @@ step dd if=/dev/urandom of=/dev/hotset/data bs=1M count=4 oflag=direct
 dpkg --remove hotset > /run/removed 2>&1 || failed "the package is not removed"
 cat /run/removed
 step grep "data at risk: .*MiB" /run/removed
+step grep "63-z-hotset.rules stays" /run/removed
 [ ! -e /usr/bin/hotset ] || failed "the program is left"
 [ -s /var/lib/hotset/pools/fast.member ] || failed "the state is gone"
 before=$(md5sum "$(disk ssd0)" "$(disk ssd1)" "$(disk backing)")

@@ -28,6 +28,9 @@ const PACKAGED_RULES: &str = "61-hotset.rules";
 const RULES_FOLDERS: [&str; 3] = ["/etc/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
 const LOCAL_PROPERTY: &str = "HOTSET_LOCAL";
 
+/// It is there while udev runs.
+const UDEV_SOCKET: &str = "/run/udev/control";
+
 /// Not of udev: the file of a loop device, which sysfs tells.
 const LOOP_FILE: &str = "the file of a loop device";
 
@@ -42,37 +45,49 @@ pub(crate) struct Guarded {
     pub(crate) backing: String,
 }
 
-/// The rules for these volumes. A device that is not there now keeps the rule that `before` has for it.
+/// The rules for these volumes, as the text of a file. A device that is not there now keeps the rule that `before` has for it.
 /// Blocking.
 pub(crate) fn rules(guarded: &[Guarded], before: &str) -> String {
-    let mut text = String::new();
+    rules_and_lacking(guarded, before).0
+}
+
+/// The same, and those for which there is no rule although their devices are there.
+fn rules_and_lacking(guarded: &[Guarded], before: &str) -> (String, Vec<Guarded>) {
+    let (mut text, mut lacking) = (String::new(), Vec::new());
     for one in guarded {
         match rule_now(one) {
             Rule::Needed(rule) => text.push_str(&format!("{}{rule}\n", comment(one))),
             Rule::NotNeeded => {}
-            Rule::Unknown => text.push_str(&rule_before(one, before)),
+            Rule::Unknown(presence) => match (rule_before(one, before), presence) {
+                (Some(rule), _) => text.push_str(&rule),
+                (None, Presence::There) => lacking.push(one.clone()),
+                (None, Presence::Away) => {}
+            },
         }
     }
-    if text.is_empty() { text } else { format!("{HEADING}{text}") }
+    (if text.is_empty() { text } else { format!("{HEADING}{text}") }, lacking)
 }
 
 /// Makes the file guard these volumes and no other; without rules there is no file. Durable when it returns. Blocks, for a
-/// limited time.
+/// limited time. Answers those for which there is no rule yet: udev runs, and does not know their devices. It looks at a
+/// device some time after the kernel, which may be after the start of this daemon.
 ///
 /// # Errors
 /// As of any write; also if no ordinary file is there, or whoever keeps it does not answer.
-pub(crate) fn guard(path: &Path, guarded: Vec<Guarded>) -> io::Result<()> {
+pub(crate) fn guard(path: &Path, guarded: Vec<Guarded>) -> io::Result<Vec<Guarded>> {
     given_file::answered(path, move |path| {
         let before = match given_file::read_ordinary(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             read => Some(String::from_utf8_lossy(&read?).into_owned()),
         };
-        let rules = rules(&guarded, before.as_deref().unwrap_or_default());
+        let (rules, lacking) = rules_and_lacking(&guarded, before.as_deref().unwrap_or_default());
         match before {
-            None if rules.is_empty() => Ok(()),
-            Some(before) if before == rules => Ok(()),
-            None | Some(_) => write(path, &rules),
+            None if rules.is_empty() => {}
+            Some(before) if before == rules => {}
+            None | Some(_) => write(path, &rules)?,
         }
+        // Without it nothing mounts or activates a device by itself.
+        Ok(if Path::new(UDEV_SOCKET).exists() { lacking } else { Vec::new() })
     })
 }
 
@@ -96,8 +111,13 @@ enum Rule {
     Needed(String),
     /// It is a file: nothing mounts it by itself.
     NotNeeded,
-    /// The device is not there, or udev knows no identity of it.
-    Unknown,
+    /// Nobody knows an identity of the device.
+    Unknown(Presence),
+}
+
+enum Presence {
+    There,
+    Away,
 }
 
 fn rule_now(guarded: &Guarded) -> Rule {
@@ -106,10 +126,10 @@ fn rule_now(guarded: &Guarded) -> Rule {
     }
     match fs::metadata(&guarded.backing) {
         Ok(metadata) if metadata.file_type().is_block_device() => {
-            rule(&properties(metadata.rdev())).map_or(Rule::Unknown, Rule::Needed)
+            rule(&properties(metadata.rdev())).map_or(Rule::Unknown(Presence::There), Rule::Needed)
         }
         Ok(_) => Rule::NotNeeded,
-        Err(_) => Rule::Unknown,
+        Err(_) => Rule::Unknown(Presence::Away),
     }
 }
 
@@ -117,10 +137,10 @@ fn comment(guarded: &Guarded) -> String {
     format!("# volume {}: {}\n", guarded.volume, guarded.backing)
 }
 
-fn rule_before(guarded: &Guarded, before: &str) -> String {
+fn rule_before(guarded: &Guarded, before: &str) -> Option<String> {
     let comment = comment(guarded);
-    let found = before.split_once(&comment).and_then(|(_, rest)| rest.lines().next());
-    found.map_or(String::new(), |rule| format!("{comment}{rule}\n"))
+    let rule = before.split_once(&comment)?.1.lines().next()?;
+    Some(format!("{comment}{rule}\n"))
 }
 
 /// The rule for a device of these properties; none if nothing tells it from others.
@@ -165,7 +185,7 @@ pub(crate) fn wait_for_local_devices(devices: &[u64], limit: Duration) {
         let rules = fs::read_to_string(Path::new(folder).join(PACKAGED_RULES));
         rules.is_ok_and(|rules| rules.contains(LOCAL_PROPERTY))
     };
-    if !Path::new("/run/udev/control").exists() || !RULES_FOLDERS.iter().any(is_ours) {
+    if !Path::new(UDEV_SOCKET).exists() || !RULES_FOLDERS.iter().any(is_ours) {
         return;
     }
     let mut tries = Tries::within(limit);
@@ -220,6 +240,23 @@ mod tests {
         let text = rules(&[away.clone(), image.clone()], &before);
         assert_eq!(text, format!("{HEADING}# volume a: /nowhere/disk\nTHE RULE\n"));
         assert_eq!(rules(&[away, image], ""), "");
+    }
+
+    // proves: F8
+    #[test]
+    fn a_device_that_is_there_and_not_known_is_told_unless_it_was_known_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk").display().to_string();
+        // Of no driver: neither the kernel nor udev say anything of it.
+        let made = std::process::Command::new("mknod").args([&path, "b", "4094", "9"]).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return println!("\nSKIPPED: a device file cannot be made here (needs root)");
+        }
+        let there = Guarded { volume: "a".into(), backing: path.clone() };
+        let (text, lacking) = rules_and_lacking(&[away(), there.clone()], "");
+        assert_eq!((text.as_str(), lacking), ("", vec![there.clone()]));
+        let before = format!("{HEADING}# volume a: {path}\nTHE RULE\n");
+        assert_eq!(rules_and_lacking(&[there], &before), (before, Vec::new()));
     }
 
     /// Its rule is that of before.

@@ -97,7 +97,7 @@ impl Rooms {
         let moved = Arc::new(MovedDevices { records: Arc::clone(&records), devices: Arc::clone(&devices) });
         let offline_ssds = Arc::new(OfflineSsds { records: Arc::clone(&records), devices: Arc::clone(&devices) });
         let second_writers = Arc::new(SecondWriters { records: Arc::clone(&records), devices: Arc::clone(&devices) });
-        let guard = Arc::new(Guard { records: Arc::clone(&records) });
+        let guard = Arc::new(Guard::new(Arc::clone(&records)));
         let backings = Arc::new(Backings {
             records: Arc::clone(&records),
             devices: Arc::clone(&devices),

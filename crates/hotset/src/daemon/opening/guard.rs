@@ -4,7 +4,8 @@
 //! pool without dirty data lifts the guard until the next start.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use hotset_api::ConditionKind;
 use hotset_cache::config::{PoolKind, PoolName};
@@ -16,12 +17,27 @@ use crate::daemon::state::RecordedKind;
 use crate::plane::Snapshot;
 use crate::udev::{self, Guarded};
 
+/// How long udev may take to know a device, before that is told.
+const UDEV_LIMIT: Duration = Duration::from_secs(30);
+
 /// Writes the udev rules' file.
 pub(crate) struct Guard {
-    pub(crate) records: Arc<Records>,
+    records: Arc<Records>,
+    /// Since when udev does not know some of the devices.
+    lacking_since: Mutex<Option<Instant>>,
 }
 
 impl Guard {
+    pub(crate) fn new(records: Arc<Records>) -> Self {
+        Self { records, lacking_since: Mutex::new(None) }
+    }
+
+    /// If a rule is missing in the file: trying again may help.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        let failed = || !self.records.register.subjects_of(ConditionKind::Guard).is_empty();
+        self.lacking_since().is_some() || failed()
+    }
+
     /// Makes the rules say what is so now. Best effort: what failed is a condition, and is tried again.
     pub(crate) async fn update_udev_rules(&self) {
         self.write_udev_rules(None, &[]).await;
@@ -54,10 +70,30 @@ impl Guard {
             Ok(written) => written.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        let written = written.map_err(|error| {
+        let written = written.and_then(|lacking| self.lacks(&lacking)).map_err(|error| {
             format!("udev rules {shown}: {error}; block devices with dirty data are not guarded over a restart")
         });
         self.records.register.follow(ConditionKind::Guard, &written);
+    }
+
+    fn lacking_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.lacking_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers that udev does not know these devices.
+    ///
+    /// # Errors
+    /// When it has had enough time.
+    fn lacks(&self, lacking: &[Guarded]) -> Result<(), String> {
+        let mut since = self.lacking_since();
+        let Some(one) = lacking.first() else {
+            *since = None;
+            return Ok(());
+        };
+        if since.get_or_insert_with(Instant::now).elapsed() < UDEV_LIMIT {
+            return Ok(());
+        }
+        Err(format!("udev knows nothing that tells {} (volume {}) from other devices", one.backing, one.volume))
     }
 }
 

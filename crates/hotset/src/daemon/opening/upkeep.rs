@@ -72,7 +72,7 @@ impl Upkeep {
         if !self.records.register.subjects_of(ConditionKind::DaemonId).is_empty() {
             self.keep_number().await;
         }
-        if !self.records.register.subjects_of(ConditionKind::Guard).is_empty() {
+        if self.guard.is_incomplete() {
             let _one_at_a_time = self.records.change.lock().await;
             self.guard.update_udev_rules().await;
         }
