@@ -5,8 +5,8 @@ import { defineConfig } from "@playwright/test";
 export default defineConfig({
   testDir: "tests",
   outputDir: `${process.env.HOTSET_CONSOLE_OUT ?? "../target/console"}/results`,
-  // Each test has a daemon and hosts of its own and mostly waits for them; two cores are enough for two.
-  workers: 2,
+  // Each test has a daemon and hosts of its own and mostly waits for them; two cores are enough for three.
+  workers: 3,
   fullyParallel: true,
   retries: 0,
   // Guards against what never comes: where all else is slow, so is it.
