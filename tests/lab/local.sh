@@ -63,6 +63,7 @@ refused "local device of volume ext4" $hotset volume create own --backing /dev/h
 step truncate -s 40M /mnt/image
 refused "local device of volume ext4" $hotset volume create own --backing /mnt/image
 refused "local device of volume ext4" $hotset pool create own --type read --io-type custom --block-size 64K --ssd /mnt/image
+refused "local device of volume ext4" $hotset pool create own --type read --io-type custom --block-size 64K --ssd /dev/hotset/ext4
 step cp -r /state/hotset /mnt/state
 refused "local device of volume ext4" $hotset serve --state /mnt/state --api unix:/run/other --nbd unix:/run/other.nbd
 rm -r /mnt/state /mnt/image

@@ -355,6 +355,11 @@ impl VolumeStats {
         if self.reads == 0 { 0.0 } else { ratio(self.read_hits, self.reads) }
     }
 
+    /// Hits in memory per read; 0 without reads.
+    pub fn memory_hit_ratio(&self) -> f64 {
+        if self.reads == 0 { 0.0 } else { ratio(self.memory_hits, self.reads) }
+    }
+
     /// Reads that were not answered from the cache, by the sum of the reasons.
     pub fn missed(&self) -> u64 {
         self.missed_first_touch

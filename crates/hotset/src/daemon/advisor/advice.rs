@@ -54,7 +54,8 @@ impl Facts {
         for volume in &snapshot.volumes {
             let pool = snapshot.pools.iter().find(|pool| Some(&pool.name) == volume.pool.as_ref());
             let reads = latencies.get(&volume.name).map(|(reads, _)| reads.counts());
-            let reads = reads.map(|reads| ReadLatencies::of(&reads, volume.stats.hit_ratio())).unwrap_or_default();
+            let (hits, in_memory) = (volume.stats.hit_ratio(), volume.stats.memory_hit_ratio());
+            let reads = reads.map(|reads| ReadLatencies::of(&reads, hits, in_memory)).unwrap_or_default();
             let present_bytes = pool.map(|pool| share_of(volume, pool.capacity_bytes));
             let pool = volume.pool.as_ref().map(ToString::to_string);
             all.insert(volume.name.clone(), Self { pool, present_bytes, reads });
@@ -406,7 +407,7 @@ mod tests {
     }
 
     fn facts() -> Facts {
-        let reads = ReadLatencies { hit: Some(100.0), miss: Some(8000.0) };
+        let reads = ReadLatencies { hit: Some(100.0), miss: Some(8000.0), ..ReadLatencies::default() };
         Facts { pool: Some("p".to_owned()), present_bytes: Some(200 << 20), reads }
     }
 
