@@ -392,7 +392,7 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
             "make room in the state directory, or make it writable: it is tried again every few seconds"
         }
         ConditionKind::Guard => {
-            "see to what the reason says, or choose another file with `udev_rules`: it is tried again every few seconds"
+            "make the file writable, or choose another one with `udev_rules`: it is tried again every few seconds"
         }
         ConditionKind::EventHook => "mend the program that `event_hook` names: it is run again every minute",
         ConditionKind::WebHook | ConditionKind::Mail => {

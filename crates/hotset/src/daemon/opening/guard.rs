@@ -17,25 +17,51 @@ use crate::daemon::state::RecordedKind;
 use crate::plane::Snapshot;
 use crate::udev::{self, Guarded};
 
-/// How long udev may take to know a device, before that is told.
+/// How long udev may take to know a device.
 const UDEV_LIMIT: Duration = Duration::from_secs(30);
+
+/// Devices that udev does not know yet. Of network disks and the like it never knows anything that tells one from another.
+struct Lacking {
+    devices: Vec<Guarded>,
+    since: Instant,
+    is_told: bool,
+}
+
+impl Lacking {
+    fn new(devices: Vec<Guarded>, now: Instant) -> Self {
+        Self { devices, since: now, is_told: false }
+    }
+
+    /// These are what udev does not know now. Answers whether to say so: it has had enough time.
+    fn note(&mut self, devices: Vec<Guarded>, now: Instant) -> bool {
+        if self.devices != devices {
+            *self = Self::new(devices, now);
+        }
+        let is_late = self.is_tried_again() && now.duration_since(self.since) >= UDEV_LIMIT;
+        self.is_told |= is_late;
+        is_late
+    }
+
+    fn is_tried_again(&self) -> bool {
+        !self.devices.is_empty() && !self.is_told
+    }
+}
 
 /// Writes the udev rules' file.
 pub(crate) struct Guard {
     records: Arc<Records>,
-    /// Since when udev does not know some of the devices.
-    lacking_since: Mutex<Option<Instant>>,
+    lacking: Mutex<Lacking>,
 }
 
 impl Guard {
     pub(crate) fn new(records: Arc<Records>) -> Self {
-        Self { records, lacking_since: Mutex::new(None) }
+        Self { records, lacking: Mutex::new(Lacking::new(Vec::new(), Instant::now())) }
     }
 
     /// If a rule is missing in the file: trying again may help.
     pub(crate) fn is_incomplete(&self) -> bool {
         let failed = || !self.records.register.subjects_of(ConditionKind::Guard).is_empty();
-        self.lacking_since().is_some() || failed()
+        self.lacking().is_tried_again() || failed()
     }
 
     /// Makes the rules say what is so now. Best effort: what failed is a condition, and is tried again.
@@ -70,30 +96,26 @@ impl Guard {
             Ok(written) => written.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        let written = written.and_then(|lacking| self.lacks(&lacking)).map_err(|error| {
+        let written = written.map(|lacking| self.note_lacking(lacking)).map_err(|error| {
             format!("udev rules {shown}: {error}; block devices with dirty data are not guarded over a restart")
         });
         self.records.register.follow(ConditionKind::Guard, &written);
     }
 
-    fn lacking_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.lacking_since.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lacking(&self) -> MutexGuard<'_, Lacking> {
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers that udev does not know these devices.
-    ///
-    /// # Errors
-    /// When it has had enough time.
-    fn lacks(&self, lacking: &[Guarded]) -> Result<(), String> {
-        let mut since = self.lacking_since();
-        let Some(one) = lacking.first() else {
-            *since = None;
-            return Ok(());
-        };
-        if since.get_or_insert_with(Instant::now).elapsed() < UDEV_LIMIT {
-            return Ok(());
+    fn note_lacking(&self, devices: Vec<Guarded>) {
+        let mut lacking = self.lacking();
+        if lacking.note(devices, Instant::now()) {
+            for Guarded { volume, backing } in &lacking.devices {
+                tracing::warn!(
+                    "volume {volume}: udev knows nothing that tells {backing} from other devices: with dirty data on SSDs, it is not \
+                     guarded over a restart"
+                );
+            }
         }
-        Err(format!("udev knows nothing that tells {} (volume {}) from other devices", one.backing, one.volume))
     }
 }
 
@@ -121,4 +143,26 @@ fn guarded(snapshot: &Snapshot, offline: &Offline, clean: &[PoolName]) -> BTreeS
         all.insert(Guarded { volume: record.name.clone(), backing: record.backing.clone() });
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves: F8
+    #[test]
+    fn a_device_that_udev_does_not_know_is_tried_again_for_half_a_minute_and_told_once() {
+        let device = |volume: &str| Guarded { volume: volume.to_owned(), backing: "/dev/nbd0".to_owned() };
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut lacking = Lacking::new(Vec::new(), start);
+        assert!(!lacking.note(Vec::new(), after(60)) && !lacking.is_tried_again());
+        assert!(!lacking.note(vec![device("v")], after(61)) && lacking.is_tried_again());
+        assert!(!lacking.note(vec![device("v")], after(90)) && lacking.is_tried_again());
+        assert!(lacking.note(vec![device("v")], after(91)) && !lacking.is_tried_again());
+        assert!(!lacking.note(vec![device("v")], after(94)));
+        // Another one has its own time.
+        assert!(!lacking.note(vec![device("v"), device("w")], after(95)) && lacking.is_tried_again());
+        assert!(!lacking.note(Vec::new(), after(200)) && !lacking.is_tried_again());
+    }
 }
