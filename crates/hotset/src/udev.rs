@@ -58,10 +58,10 @@ fn rules_and_lacking(guarded: &[Guarded], before: &str) -> (String, Vec<Guarded>
         match rule_now(one) {
             Rule::Needed(rule) => text.push_str(&format!("{}{rule}\n", comment(one))),
             Rule::NotNeeded => {}
-            Rule::Unknown(presence) => match (rule_before(one, before), presence) {
-                (Some(rule), _) => text.push_str(&rule),
-                (None, Presence::There) => lacking.push(one.clone()),
-                (None, Presence::Away) => {}
+            Rule::Away => text.extend(rule_before(one, before)),
+            Rule::Unknown => match rule_before(one, before) {
+                Some(rule) => text.push_str(&rule),
+                None => lacking.push(one.clone()),
             },
         }
     }
@@ -111,13 +111,10 @@ enum Rule {
     Needed(String),
     /// It is a file: nothing mounts it by itself.
     NotNeeded,
-    /// Nobody knows an identity of the device.
-    Unknown(Presence),
-}
-
-enum Presence {
-    There,
+    /// The device is not there.
     Away,
+    /// It is, and nobody knows an identity of it.
+    Unknown,
 }
 
 fn rule_now(guarded: &Guarded) -> Rule {
@@ -126,10 +123,10 @@ fn rule_now(guarded: &Guarded) -> Rule {
     }
     match fs::metadata(&guarded.backing) {
         Ok(metadata) if metadata.file_type().is_block_device() => {
-            rule(&properties(metadata.rdev())).map_or(Rule::Unknown(Presence::There), Rule::Needed)
+            rule(&properties(metadata.rdev())).map_or(Rule::Unknown, Rule::Needed)
         }
         Ok(_) => Rule::NotNeeded,
-        Err(_) => Rule::Unknown(Presence::Away),
+        Err(_) => Rule::Away,
     }
 }
 

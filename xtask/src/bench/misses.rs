@@ -16,9 +16,9 @@ const STREAM_BYTES: u64 = 1 << 30;
 /// So large that a million reads read hardly a block four times.
 const RANDOM_BYTES: u64 = 12 << 40;
 const SSD_BYTES: u64 = 64 << 20;
-/// What may enter the cache in one measurement: a stream that goes round again is taken for random reads until its length tells,
+/// What may enter the cache in one measurement: a stream that goes round again is taken for random reads until its length tells.
 const POPULATED_BYTES_MAX: f64 = 16e6;
-/// and by chance counters take a block for known now and then, in so many reads (docs/decisions/0013-a-sketch-counts.md).
+/// What else may: a block in so many reads, which counters take for known by chance (docs/decisions/0013-a-sketch-counts.md).
 const READS_PER_BLOCK: f64 = 1000.0;
 const BLOCK_BYTES: f64 = 1_048_576.0;
 const POOL: &[&str] = &["--block-size", "1M", "--populate-on-read", "4"];
