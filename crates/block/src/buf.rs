@@ -49,8 +49,17 @@ pub struct Buf {
     memory: Option<Rc<Memory>>,
     data: NonNull<u8>,
     len: usize,
+    writers: Writers,
+}
+
+/// Who may write to a buffer's bytes. As large as a pointer: with less, a `Buf` would have bytes that mean nothing, and every
+/// result with one in it would be moved in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+enum Writers {
+    Owner,
     /// Another `Buf` has the same bytes: they are not written any more.
-    shared: bool,
+    Nobody,
 }
 
 /// One allocation, or one piece of an arena. Freed, or given back to its pool, when the last `Buf` over it goes.
@@ -78,7 +87,7 @@ impl Buf {
     }
 
     fn over(memory: Rc<Memory>, len: usize) -> Self {
-        Self { data: memory.base, memory: Some(memory), len, shared: false }
+        Self { data: memory.base, memory: Some(memory), len, writers: Writers::Owner }
     }
 
     /// The part `start .. start + len` of this buffer; the rest is discarded.
@@ -98,8 +107,12 @@ impl Buf {
     /// If `at` is past the end.
     pub fn split_at(mut self, at: usize) -> (Self, Self) {
         assert!(at <= self.len, "split outside the buffer");
-        let tail =
-            Self { memory: self.memory.clone(), data: offset(self.data, at), len: self.len - at, shared: self.shared };
+        let tail = Self {
+            memory: self.memory.clone(),
+            data: offset(self.data, at),
+            len: self.len - at,
+            writers: self.writers,
+        };
         self.len = at;
         (self, tail)
     }
@@ -112,8 +125,8 @@ impl Buf {
 
     /// Another buffer over the same bytes, for whoever is to send them. From now on both can be read, not written.
     pub fn lend(&mut self) -> Self {
-        self.shared = true;
-        Self { memory: self.memory.clone(), data: self.data, len: self.len, shared: true }
+        self.writers = Writers::Nobody;
+        Self { memory: self.memory.clone(), data: self.data, len: self.len, writers: Writers::Nobody }
     }
 
     /// Whether `next` is the part that follows this one in the same memory, so that they can be joined.
@@ -132,7 +145,9 @@ impl Buf {
     pub fn join(mut self, next: Self) -> Self {
         assert!(self.is_followed_by(&next), "joined buffers must be neighbours");
         self.len += next.len;
-        self.shared |= next.shared;
+        if next.writers == Writers::Nobody {
+            self.writers = Writers::Nobody;
+        }
         self
     }
 }
@@ -152,7 +167,7 @@ impl DerefMut for Buf {
     /// # Panics
     /// If the buffer is shared.
     fn deref_mut(&mut self) -> &mut [u8] {
-        assert!(!self.shared, "a shared buffer is not written");
+        assert_eq!(self.writers, Writers::Owner, "a shared buffer is not written");
         // SAFETY: as in `deref`; `&mut self` makes this the only access to a range that no other `Buf` covers, for it is
         // not shared (checked above; `lend` marks both, and every part of them is marked too).
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }

@@ -59,15 +59,22 @@ impl Blocks {
 
     /// The first page of a block in its volume.
     pub(crate) fn first_page(self, block: BlockIndex) -> u64 {
-        u64::from(block.0) * u64::from(self.pages_per_block)
+        u64::from(block.0) << self.page_bits()
+    }
+
+    /// Of a page's number, those that say where it is in its block. The others say which block: a shift, because a division is a
+    /// noticeable part of a hit.
+    fn page_bits(self) -> u32 {
+        self.pages_per_block.trailing_zeros()
     }
 
     /// Splits pages of a volume into blocks: the block, and the pages within it.
     pub(crate) fn of(self, pages: Range<u64>) -> impl Iterator<Item = (BlockIndex, Range<u32>)> {
         let per_block = u64::from(self.pages_per_block);
-        let blocks = pages.start / per_block..pages.end.div_ceil(per_block);
+        let bits = self.page_bits();
+        let blocks = pages.start >> bits..(pages.end + per_block - 1) >> bits;
         blocks.map(move |block| {
-            let first = block * per_block;
+            let first = block << bits;
             let start = pages.start.max(first) - first;
             let end = pages.end.min(first + per_block) - first;
             let small = |page: u64| u32::try_from(page).expect("a block has at most 1024 pages");
@@ -77,15 +84,14 @@ impl Blocks {
 
     /// The one block that has all of these pages, which are not none.
     pub(crate) fn one_of(self, pages: &Range<u64>) -> Option<BlockIndex> {
-        let per_block = u64::from(self.pages_per_block);
-        let block = pages.start / per_block;
-        let is_one = block == (pages.end - 1) / per_block;
+        let block = pages.start >> self.page_bits();
+        let is_one = block == (pages.end - 1) >> self.page_bits();
         is_one.then(|| BlockIndex(u32::try_from(block).expect("volumes are checked at attach")))
     }
 
     /// The pages' places in their block; they are all in one.
     pub(crate) fn within(self, pages: &Range<u64>) -> Range<u32> {
-        let first = pages.start / u64::from(self.pages_per_block) * u64::from(self.pages_per_block);
+        let first = pages.start >> self.page_bits() << self.page_bits();
         let end = first + u64::from(self.pages_per_block);
         assert!(pages.end <= end, "pages {pages:?} are of more blocks than the one that ends at {end}");
         let small = |page: u64| u32::try_from(page - first).expect("a block has at most 1024 pages");

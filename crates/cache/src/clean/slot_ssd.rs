@@ -10,6 +10,7 @@ use crate::address::{SlotIndex, low_half};
 use crate::clean::grace::{Epoch, Grace, ReadsSoFar};
 use crate::clean::index_journal::Journal;
 use crate::clean::pending_drops::DropDurable;
+use crate::format::layout::SlotPlaces;
 use crate::members::ssd::Ssd;
 
 /// Places that the list of ready slots keeps however few they are.
@@ -20,6 +21,7 @@ pub(crate) struct SlotSsd<E: Env> {
     pub(crate) ssd: Rc<Ssd<E>>,
     /// The pool-wide index of its first slot.
     first_slot: Cell<SlotIndex>,
+    places: SlotPlaces,
     /// Slots that can be filled.
     ready: RefCell<Vec<u32>>,
     grace: Grace,
@@ -42,14 +44,15 @@ impl<E: Env> SlotSsd<E> {
     /// One that joins: it has no slots yet ([`Self::has_slots_from`]).
     pub(crate) fn new(ssd: Rc<Ssd<E>>) -> Self {
         Self {
-            ssd,
             first_slot: Cell::new(SlotIndex(0)),
+            places: ssd.layout.slot_places(),
             ready: RefCell::default(),
             grace: Grace::default(),
             fills: Cell::new(0),
             fill_ceiling: Cell::new(0),
             slots_used: Cell::new(0),
             journal: Journal::default(),
+            ssd,
         }
     }
 
@@ -83,7 +86,7 @@ impl<E: Env> SlotSsd<E> {
 
     /// Where a page of a slot lies on the SSD.
     pub(super) fn page_offset(&self, local: u32, page: u32) -> u64 {
-        self.layout.slot_offset(local) + self.layout.header_bytes() + u64::from(page) * crate::config::PAGE
+        self.places.offset(local) + self.layout.header_bytes() + u64::from(page) * crate::config::PAGE
     }
 }
 

@@ -164,9 +164,17 @@ impl Layout {
 
     /// Where the header of a slot begins; its pages follow the header.
     pub(crate) fn slot_offset(&self, slot: u32) -> u64 {
-        let slot = u64::from(slot);
-        let segment = self.index_segments() + slot / self.slots_per_segment();
-        self.segments_offset() + segment * self.segment_bytes + slot % self.slots_per_segment() * self.stride()
+        self.slot_places().offset(slot)
+    }
+
+    /// For whoever asks at every hit where slots are.
+    pub(crate) fn slot_places(&self) -> SlotPlaces {
+        SlotPlaces {
+            first_offset: self.segments_offset() + self.index_segments() * self.segment_bytes,
+            per_segment: self.slots_per_segment(),
+            segment_bytes: self.segment_bytes,
+            stride: self.stride(),
+        }
     }
 
     /// Where a segment begins; segments are counted with those of the index.
@@ -184,6 +192,24 @@ impl Layout {
 
     pub(crate) fn journal_sectors(&self) -> u64 {
         self.journal_bytes / u64::from(self.sector_bytes)
+    }
+}
+
+/// Where the slots of an SSD lie, with what is divided to know it divided once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotPlaces {
+    /// Of the first segment behind those of the index.
+    first_offset: u64,
+    per_segment: u64,
+    segment_bytes: u64,
+    stride: u64,
+}
+
+impl SlotPlaces {
+    /// Where the header of a slot begins.
+    pub(crate) fn offset(&self, slot: u32) -> u64 {
+        let (segment, within) = (u64::from(slot) / self.per_segment, u64::from(slot) % self.per_segment);
+        self.first_offset + segment * self.segment_bytes + within * self.stride
     }
 }
 
