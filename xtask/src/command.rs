@@ -92,13 +92,22 @@ impl Beside {
     }
 
     /// Waits for its end; prints what it said. An exit code other than 0 is an error that names the command.
-    pub(crate) fn end(mut self) -> Result<()> {
-        let status = self.child.wait()?;
-        print!("{}", String::from_utf8_lossy(&fs::read(&self.log)?));
-        if !status.success() {
-            bail!("{} failed ({status})", self.what);
+    pub(crate) fn end(self) -> Result<()> {
+        let what = self.what.clone();
+        if !self.end_watched(|_| {})? {
+            bail!("{what} failed");
         }
         Ok(())
+    }
+
+    /// As [`watch`], with what it printed until its end: errors, too.
+    pub(crate) fn end_watched(mut self, mut line: impl FnMut(&str)) -> Result<bool> {
+        let status = self.child.wait()?;
+        for text in String::from_utf8_lossy(&fs::read(&self.log)?).lines() {
+            println!("{text}");
+            line(text);
+        }
+        Ok(status.success())
     }
 }
 

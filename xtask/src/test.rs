@@ -1,7 +1,7 @@
 //! `cargo x test`: everything that has to be green, one step after the other, counted.
 
 use std::cell::{Cell, RefCell};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -37,12 +37,20 @@ const BUILD_ALL: &[&str] = &["test", "--quiet", "--workspace", "--lib", "--bins"
 /// Those of real clients that run at once: each starts a daemon and clients, and mostly waits for them.
 const CLIENTS_AT_ONCE: &str = "--test-threads=6";
 
+/// Virtual machines that run at once. They are emulated, and each wants a processor: a test of 60 s by itself takes 390 s beside five others
+/// on two processors.
+const MACHINES_AT_ONCE: &str = "--test-threads=2";
+
+/// What the names of tests have that need a virtual machine.
+const MACHINES: &str = "guest";
+
 /// One thing that is checked. A step that cannot even start has failed.
 type Step = Box<dyn Fn() -> Result<Tally>>;
 
 pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
-    let (clippy, fuzzers, simulator) = (Begun::default(), Begun::default(), Begun::default());
-    let (clippy_begun, fuzzers_begun, simulator_begun) = (clippy.clone(), fuzzers.clone(), simulator.clone());
+    let [clippy, fuzzers, simulator, machines] = [(); 4].map(|()| Begun::default());
+    let (clippy_begun, fuzzers_begun) = (clippy.clone(), fuzzers.clone());
+    let (simulator_begun, machines_begun) = (simulator.clone(), machines.clone());
     let before = new_files()?;
     let steps: Vec<(&str, Step)> = vec![
         ("format", Box::new(|| check(&["fmt", "--all", "--check"]))),
@@ -67,10 +75,12 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
             "real clients",
             Box::new(move || {
                 simulator_begun.begin(sim::begin_beside);
-                end_to_end(&[], &[])
+                machines_begun.begin(|| Beside::begin("machines", machines_alone(&[])?));
+                count(end_to_end(&[CLIENTS_AT_ONCE, "--skip", MACHINES], &[])?)
             }),
         ),
         ("browser", Box::new(|| console::browse(&[]))),
+        ("virtual machines", Box::new(move || machines.end_counted())),
         ("simulator", Box::new(move || simulator.end())),
         ("nothing left", Box::new(move || nothing_left(&before))),
     ];
@@ -84,7 +94,7 @@ const ALL_OF_THE_GUEST: [(&str, &str); 4] =
 /// The virtual machine alone; `all`: also what takes long.
 pub(crate) fn guest(all: bool) -> Result<ExitCode> {
     let asked: &[(&str, &str)] = if all { &ALL_OF_THE_GUEST } else { &[] };
-    let steps: Vec<(&str, Step)> = vec![("guest", Box::new(move || end_to_end(&["guest"], asked)))];
+    let steps: Vec<(&str, Step)> = vec![("virtual machines", Box::new(move || count(machines_alone(asked)?)))];
     Ok(run_steps(&steps).exit_code())
 }
 
@@ -130,8 +140,18 @@ impl Begun {
     }
 
     fn end(&self) -> Result<Tally> {
-        self.0.take().context("it was not begun")??.end()?;
+        self.take()?.end()?;
         Ok(Tally::one(true))
+    }
+
+    /// For one that runs tests.
+    fn end_counted(&self) -> Result<Tally> {
+        let beside = self.take()?;
+        tally_of(|line| beside.end_watched(line), |_| {})
+    }
+
+    fn take(&self) -> Result<Beside> {
+        self.0.take().context("it was not begun")?
     }
 }
 
@@ -186,12 +206,10 @@ fn built_anew(messages: &str) -> Vec<String> {
     stale.map(|message| message["package_id"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Builds the binary, then drives it with real clients.
-fn end_to_end(filter: &[&str], asked: &[(&str, &str)]) -> Result<Tally> {
+/// What drives the binary with real clients, after building it: those that these words for the tests' program choose.
+fn end_to_end(words: &[&str], asked: &[(&str, &str)]) -> Result<Command> {
     build_all()?;
-    let mut words = vec!["test", "--quiet", "--workspace", "--test=e2e", "--", CLIENTS_AT_ONCE];
-    words.extend(filter);
-    let mut command = cargo(&words);
+    let mut command = cargo(&[&["test", "--quiet", "--workspace", "--test=e2e", "--"], words].concat());
     command.env("HOTSET_BIN", target_dir()?.join("debug/hotset")).envs(asked.iter().copied());
     // Without them, which need the network once, the tests that use them say that they are skipped.
     for (name, variable) in [("schemathesis", "HOTSET_SCHEMATHESIS"), ("ansible", "HOTSET_ANSIBLE")] {
@@ -200,16 +218,25 @@ fn end_to_end(filter: &[&str], asked: &[(&str, &str)]) -> Result<Tally> {
             Err(error) => println!("{name}: {error:#}"),
         }
     }
-    count(command)
+    Ok(command)
 }
 
-pub(crate) fn count(command: std::process::Command) -> Result<Tally> {
+fn machines_alone(asked: &[(&str, &str)]) -> Result<Command> {
+    end_to_end(&[MACHINES_AT_ONCE, MACHINES], asked)
+}
+
+pub(crate) fn count(command: Command) -> Result<Tally> {
     count_lines(command, |_| {})
 }
 
-fn count_lines(command: std::process::Command, mut heard: impl FnMut(&str)) -> Result<Tally> {
+fn count_lines(command: Command, heard: impl FnMut(&str)) -> Result<Tally> {
+    tally_of(|line| watch(command, line), heard)
+}
+
+/// Of the lines that `watched` hands on; it says whether all went well.
+fn tally_of(watched: impl FnOnce(&mut dyn FnMut(&str)) -> Result<bool>, mut heard: impl FnMut(&str)) -> Result<Tally> {
     let mut tally = Tally::default();
-    let succeeded = watch(command, |line| {
+    let succeeded = watched(&mut |line| {
         tally.add_line(line);
         heard(line);
     })?;

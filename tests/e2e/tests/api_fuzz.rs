@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hotset_e2e::daemon::{Daemon, free_port};
 use hotset_e2e::http::{ask, exchange, request};
 use hotset_e2e::pattern::Random;
-use hotset_e2e::tools::command;
+use hotset_e2e::tools::{command, skip};
 use serde_json::{Map, Value, json};
 
 /// How long it goes on; shorter than a test may take, on a slow machine too.
@@ -202,8 +202,7 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 #[test]
 fn schemathesis_finds_no_answer_that_the_document_does_not_describe() {
     let Some(packages) = std::env::var_os("HOTSET_SCHEMATHESIS") else {
-        eprintln!("SKIPPED: HOTSET_SCHEMATHESIS names no folder with Schemathesis; `cargo x test` brings it");
-        return;
+        return skip("HOTSET_SCHEMATHESIS names no folder with Schemathesis; `cargo x test` brings it");
     };
     let port = free_port();
     let mut daemon = Daemon::prepare(&format!("--missing-wait 1 --api tcp:127.0.0.1:{port}"));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::http::ask;
 use hotset_e2e::pattern::PAGE_BYTES;
-use hotset_e2e::tools::{eventually, succeed};
+use hotset_e2e::tools::{eventually, skip, succeed};
 
 /// Every sample of a page of metrics, by name and labels.
 fn samples(page: &str) -> BTreeMap<String, f64> {
@@ -133,8 +133,7 @@ fn a_full_disk_stops_the_history_and_nothing_else() {
     let in_namespace = ["--mount", "--map-root-user", "sh", "-c"];
     let may = Command::new("unshare").args(in_namespace).args([ON_A_SMALL_DISK, "/mnt", "true"]).status();
     if !may.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: nobody may mount a file system of one's own here");
-        return;
+        return skip("nobody may mount a file system of one's own here");
     }
     let mut daemon = Daemon::prepare("--missing-wait 1");
     let state = daemon.site.path("state");
