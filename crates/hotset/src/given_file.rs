@@ -24,6 +24,19 @@ const BYTES_MAX: u64 = 16 << 20;
 /// What has not answered in time, and still has not.
 static OVERDUE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
+/// A file that somebody named and that cannot be used: which, and why, in words that name it.
+#[derive(Debug)]
+pub(crate) struct UnusableFile {
+    pub(crate) file: PathBuf,
+    pub(crate) message: String,
+}
+
+impl From<UnusableFile> for String {
+    fn from(unusable: UnusableFile) -> Self {
+        unusable.message
+    }
+}
+
 /// What the file holds. Blocks, for a limited time.
 ///
 /// # Errors

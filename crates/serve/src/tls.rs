@@ -43,6 +43,8 @@ pub struct TlsFiles {
 /// A TLS file that cannot be used: which, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError {
+    /// As it was named.
+    pub file: PathBuf,
     message: String,
 }
 
@@ -132,7 +134,7 @@ fn certificates(file: &PemFile) -> Result<Vec<CertificateDer<'static>>, TlsError
 }
 
 fn unusable(file: &PemFile, why: &dyn fmt::Display) -> TlsError {
-    TlsError { message: format!("TLS file {}: {why}", file.path.display()) }
+    TlsError { file: file.path.clone(), message: format!("TLS file {}: {why}", file.path.display()) }
 }
 
 /// An encrypted stream. Both directions share the TLS state, never across an await.

@@ -15,7 +15,7 @@ use super::clock::unix_ms;
 use super::config::{Config, TlsFiles};
 use super::http::ApiTls;
 use super::register::ConditionRegister;
-use crate::given_file;
+use crate::given_file::{self, UnusableFile};
 use hotset_cache::date_and_time;
 
 /// How long before its end a certificate is told of: 30 days.
@@ -50,7 +50,7 @@ impl Certificates {
         if let (Some(tls), Some(files)) = (&self.api, &config.api_tls) {
             let (tls, files) = (tls.clone(), files.clone());
             let read = blocking(move || tls.reload(&files.certificate, &files.key)).await;
-            self.note("the API", read.unwrap_or_else(|error| Err(error.to_string())));
+            self.note("the API", read.map_err(|error| error.to_string()).and_then(|read| Ok(read?)));
         }
         if let Some(files) = config.tls.clone() {
             let reloaded = self.reload_for_hosts(files).await;
@@ -63,7 +63,7 @@ impl Certificates {
     async fn reload_for_hosts(&self, files: TlsFiles) -> Result<(), String> {
         let hosts = self.hosts.as_ref().ok_or("there was no TLS for hosts at the start")?;
         let read = blocking(move || for_hosts(&files)).await;
-        hosts.take_over(&read.unwrap_or_else(|error| Err(error.to_string()))?);
+        hosts.take_over(&read.map_err(|error| error.to_string())??);
         Ok(())
     }
 
@@ -168,14 +168,17 @@ fn seconds_of(tag: u8, time: &[u8]) -> Option<u64> {
 /// How hosts are met with what these files hold. Blocks, for a limited time.
 ///
 /// # Errors
-/// A message that names the file.
-pub(super) fn for_hosts(files: &TlsFiles) -> Result<TlsAcceptor, String> {
+/// One of the files cannot be used.
+pub(super) fn for_hosts(files: &TlsFiles) -> Result<TlsAcceptor, UnusableFile> {
     let read = |path: &PathBuf| match given_file::read(path) {
         Ok(content) => Ok(PemFile { path: path.clone(), content }),
-        Err(error) => Err(format!("TLS file {}: {error}", path.display())),
+        Err(error) => {
+            Err(UnusableFile { file: path.clone(), message: format!("TLS file {}: {error}", path.display()) })
+        }
     };
     let (certificate, key, client_ca) = (read(&files.certificate)?, read(&files.key)?, read(&files.client_ca)?);
-    TlsAcceptor::of(&hotset_serve::TlsFiles { certificate, key, client_ca }).map_err(|error| error.to_string())
+    TlsAcceptor::of(&hotset_serve::TlsFiles { certificate, key, client_ca })
+        .map_err(|error| UnusableFile { message: error.to_string(), file: error.file })
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::certificates;
-use super::config::Config;
+use super::config::{ApiTlsFiles, Config, TlsFiles};
 use super::http::ApiTls;
 use super::log;
 use super::notices;
 use crate::args::ServeArguments;
+use crate::given_file::UnusableFile;
 use crate::paths;
 
 /// Reads the file, what it says and the files that it names. Returns which one it was.
@@ -17,16 +18,22 @@ use crate::paths;
 pub(crate) fn check_config(named: Option<&Path>) -> Result<PathBuf, String> {
     let path = named.map_or_else(|| PathBuf::from(paths::CONFIG_FILE), Path::to_path_buf);
     let arguments = ServeArguments { config: Some(path.clone()), ..Default::default() };
-    let config = Config::load(&arguments, &[])?;
-    let in_file = |key: &str, message: String| format!("configuration {}, {key}: {message}", path.display());
-    log::check_filter(&config.log).map_err(|message| in_file("log", message))?;
-    if let Some(files) = &config.api_tls {
-        ApiTls::load(&files.certificate, &files.key).map_err(|message| in_file("[api_tls]", message))?;
+    let (config, written) = Config::load_written(&arguments, &[])?;
+    log::check_filter(&config.log).map_err(|message| written.told(None, "log", &message))?;
+    // The key that names the file.
+    let told = |table: &str, keys: &[(&str, &Path)], unusable: UnusableFile| {
+        let key = keys.iter().find(|(_, file)| *file == unusable.file).map_or("", |(key, _)| key);
+        written.told(Some(table), key, &unusable.message)
+    };
+    if let Some(ApiTlsFiles { certificate, key }) = &config.api_tls {
+        let keys: [(&str, &Path); 2] = [("certificate", certificate), ("key", key)];
+        ApiTls::load(certificate, key).map_err(|unusable| told("api_tls", &keys, unusable))?;
     }
-    if let Some(files) = &config.tls {
-        certificates::for_hosts(files).map_err(|message| in_file("[tls]", message))?;
+    if let Some(files @ TlsFiles { certificate, key, client_ca }) = &config.tls {
+        let keys: [(&str, &Path); 3] = [("certificate", certificate), ("key", key), ("client_ca", client_ca)];
+        certificates::for_hosts(files).map_err(|unusable| told("tls", &keys, unusable))?;
     }
-    notices::check_files(&config.notices).map_err(|(key, message)| in_file(&format!("[notices] {key}"), message))?;
+    notices::check_files(&config.notices).map_err(|(key, message)| written.told(Some("notices"), key, &message))?;
     Ok(path)
 }
 
@@ -67,16 +74,26 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_file_and_key() {
         for (text, parts) in [
-            ("log = \"a=b=c\"", ["hotset.toml", "log"]),
-            ("[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/k\"\nclient_ca = \"/a\"", ["[tls]", "/nowhere/c"]),
-            ("[api_tls]\ncertificate = \"/nowhere/c\"\nkey = \"/k\"", ["[api_tls]", "/nowhere/c"]),
+            ("# key\nlog = \"a=b=c\"", ["hotset.toml, line 2, log: ", "a=b=c"]),
+            (
+                "[tls]\nkey = \"/k\"\ncertificate = \"/nowhere/c\"\nclient_ca = \"/a\"",
+                ["line 3, [tls] certificate: ", "/nowhere/c"],
+            ),
+            (
+                "tls.key = \"/k\"\ntls.certificate = \"/dev/null\"\ntls.client_ca = \"/a\"",
+                ["line 2, [tls] certificate: ", "/dev/null"],
+            ),
+            (
+                "[api_tls]\ncertificate = \"/nowhere/c\"\nkey = \"/k\"",
+                ["line 2, [api_tls] certificate: ", "/nowhere/c"],
+            ),
             (
                 "[notices]\nweb_hook = \"https://a/\"\nweb_hook_token_file = \"/nowhere/t\"",
-                ["[notices] web_hook_token_file", "/nowhere/t"],
+                ["line 3, [notices] web_hook_token_file: ", "/nowhere/t"],
             ),
             (
                 "[notices]\nweb_hook = \"https://a/\"\nweb_hook_ca = \"/nowhere/t\"",
-                ["[notices] web_hook_ca", "/nowhere/t"],
+                ["line 3, [notices] web_hook_ca: ", "/nowhere/t"],
             ),
             ("state = \"/a\"\nthreads = 65", ["hotset.toml, line 2", "threads 65"]),
         ] {

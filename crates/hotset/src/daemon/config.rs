@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use toml::de::DeTable;
 
 use super::memory::Memory;
 use super::notice_settings::{NoticeSettings, NoticesTable};
@@ -117,8 +118,14 @@ impl Config {
     /// # Errors
     /// One message for people that names the file and the line, or the flag.
     pub(crate) fn load(arguments: &ServeArguments, api: &[Endpoint]) -> Result<Self, String> {
+        Self::load_written(arguments, api).map(|(config, _)| config)
+    }
+
+    /// As [`Self::load`], with what the file says, word by word.
+    pub(super) fn load_written(arguments: &ServeArguments, api: &[Endpoint]) -> Result<(Self, ConfigText), String> {
         let (file, written) = read_file(arguments.config.as_deref())?;
-        Self::of(arguments, api, file).map_err(|message| written.placed(&message))
+        let config = Self::of(arguments, api, file).map_err(|message| written.placed(&message))?;
+        Ok((config, written))
     }
 
     fn of(arguments: &ServeArguments, api: &[Endpoint], file: ConfigFile) -> Result<Self, String> {
@@ -206,24 +213,38 @@ impl Config {
 
 /// The file as it was read: where what is wrong stands.
 #[derive(Default)]
-struct ConfigText {
+pub(super) struct ConfigText {
     path: PathBuf,
     text: String,
 }
 
 impl ConfigText {
+    /// What is wrong with a key, of a table if one is named, with file and line before it.
+    pub(super) fn told(&self, table: Option<&str>, key: &str, message: &str) -> String {
+        let line = self.line_of(table, key).map(|line| format!(", line {line}")).unwrap_or_default();
+        let table = table.map(|table| format!("[{table}] ")).unwrap_or_default();
+        format!("configuration {}{line}, {table}{key}: {message}", self.path.display())
+    }
+
     /// `message`, which begins with a key, with file and line before it. What the file does not say comes from a flag.
     fn placed(&self, message: &str) -> String {
         let plain = message.trim_start_matches("configuration, ");
         let key: String = plain.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-        let has_key =
-            |line: &str| line.trim_start().strip_prefix(&key).is_some_and(|rest| rest.trim_start().starts_with('='));
-        match self.text.lines().position(has_key) {
-            Some(index) if !key.is_empty() => {
-                format!("configuration {}, line {}: {plain}", self.path.display(), index + 1)
-            }
-            Some(_) | None => message.to_owned(),
+        match self.line_of(None, &key).or_else(|| self.line_of(Some("notices"), &key)) {
+            Some(line) => format!("configuration {}, line {line}: {plain}", self.path.display()),
+            None => message.to_owned(),
         }
+    }
+
+    /// The line on which a key stands, counted from 1; `None` if it does not.
+    fn line_of(&self, table: Option<&str>, key: &str) -> Option<usize> {
+        let document = DeTable::parse(&self.text).ok()?;
+        let holder = match table {
+            Some(table) => document.get_ref().get(table)?.get_ref().as_table()?,
+            None => document.get_ref(),
+        };
+        let (name, _) = holder.iter().find(|(name, _)| name.get_ref() == key)?;
+        Some(1 + self.text.get(..name.span().start)?.matches('\n').count())
     }
 }
 

@@ -9,7 +9,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::given_file;
+use crate::given_file::{self, UnusableFile};
 
 /// How administrators elsewhere are met. A handle: cloning it is cheap.
 #[derive(Clone)]
@@ -19,16 +19,16 @@ pub(crate) struct ApiTls {
 
 impl ApiTls {
     /// # Errors
-    /// A message that names the file.
-    pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Self, String> {
+    /// One of the files cannot be used.
+    pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Self, UnusableFile> {
         Ok(Self { acceptor: Arc::new(Mutex::new(acceptor(certificate, key)?)) })
     }
 
     /// Connections from now on are met with what these files hold. If they cannot be used, nothing changes.
     ///
     /// # Errors
-    /// A message that names the file.
-    pub(crate) fn reload(&self, certificate: &Path, key: &Path) -> Result<(), String> {
+    /// One of the files cannot be used.
+    pub(crate) fn reload(&self, certificate: &Path, key: &Path) -> Result<(), UnusableFile> {
         let acceptor = acceptor(certificate, key)?;
         *self.lock() = acceptor;
         Ok(())
@@ -48,8 +48,8 @@ impl ApiTls {
 /// Reads the certificate chain and the key; blocks, for a limited time. Clients show no certificate: they have tokens.
 ///
 /// # Errors
-/// A message that names the file.
-fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, String> {
+/// One of the files cannot be used.
+fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, UnusableFile> {
     let read = |path: &Path| given_file::read(path).map_err(|error| unusable(path, &error));
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(certificate)?).collect();
     let chain = chain.map_err(|error| unusable(certificate, &error))?;
@@ -68,6 +68,6 @@ fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-fn unusable(path: &Path, why: &dyn Display) -> String {
-    format!("api_tls file {}: {why}", path.display())
+fn unusable(path: &Path, why: &dyn Display) -> UnusableFile {
+    UnusableFile { file: path.to_owned(), message: format!("api_tls file {}: {why}", path.display()) }
 }
