@@ -18,7 +18,8 @@ driver=nbd
 # The volume is a local device, and the daemon serves it.
 is_local() { /programs/hotset volume show "$1" | grep -q "^Local device.*by $driver)$"; }
 start_daemon() {
-    "${1:-/programs/hotset}" serve --state /state/hotset --api $HOTSET_API --nbd tcp:0.0.0.0:10809 --missing-wait 1 >> /run/log 2>&1 &
+    "${1:-/programs/hotset}" serve --state /state/hotset --api $HOTSET_API --api tcp:127.0.0.1:9000 --nbd tcp:0.0.0.0:10809 --missing-wait 1 \
+        >> /run/log 2>&1 &
     daemon=$!
     until /programs/hotset status > /run/status 2>&1; do
         kill -0 $daemon 2> /dev/null || { cat /run/log; failed "the daemon ended"; }

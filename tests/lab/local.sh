@@ -27,6 +27,12 @@ served_again() {
     done
 }
 
+# Metrics know whether a volume is a local device that is served.
+metrics_say() {
+    wget -q -O - http://127.0.0.1:9000/metrics > /run/metrics
+    grep -q "^hotset_volume_local_device_connected{.*volume=\"$1\".*} $2\$" /run/metrics
+}
+
 # A new file, whole and safe, and all that are there.
 files=0
 write_and_check() {
@@ -39,6 +45,8 @@ write_and_check() {
 
 step $hotset volume set ext4 local=on
 step [ "$(readlink /dev/hotset/ext4)" = /dev/${disk}0 ]
+step metrics_say ext4 1
+step metrics_say pages 0
 # udev knows it as what it is: links of what is on it lead to it, and not to its backing device.
 known_to_udev() {
     /programs/udevadm test --action=add "/sys/class/block/$1" > /run/udev-test 2>&1
