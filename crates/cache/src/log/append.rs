@@ -90,10 +90,12 @@ impl<E: Env> Appends<E> {
             page += count;
         }
         assert_eq!(page, pages.end, "pages {pages:?} are appended in pieces that end elsewhere");
+        let mut appended = Ok(());
         for wait in waits {
-            wait.await.unwrap_or_else(|| Err(stopped()))?;
+            // All of them, also after one failed: then whoever holds the pages lets go of them.
+            appended = appended.and(wait.await.unwrap_or_else(|| Err(stopped())));
         }
-        Ok(())
+        appended
     }
 
     /// Appends so many zero pages from `page` on; returns when they are visible. The caller holds them.

@@ -431,6 +431,9 @@ impl<E: Env> BatchWriter<E> {
             let same = before.filter(|live| live.place == from.at(offset, spread));
             let Some(before) = same else { continue };
             let place = Place::new(row.slot, position).at(offset, mark.is_none());
+            if mark == Some(Content::Lost) {
+                self.clean.in_memory().supersede(append.volume, &(page..page + 1));
+            }
             self.state.set(&LivePage { place, content: mark.unwrap_or(before.content), ..before });
             moved += PAGE;
         }

@@ -9,6 +9,8 @@
 
 mod set_aside;
 
+pub(crate) use set_aside::AcceptedLosses;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;

@@ -9,6 +9,7 @@ use crate::address::bytes_of;
 use crate::config::{PAGE, VolumeName};
 use crate::error::Error;
 use crate::log::Log;
+use crate::log::data_loss::AcceptedLosses;
 use crate::pool::inner::PoolInner;
 use crate::volume::in_log::LoggedVolume;
 
@@ -57,18 +58,18 @@ impl<E: Env> PoolInner<E> {
     /// Discards what is unavailable of the volumes that are attached and serve. Answers the bytes.
     async fn accept_unavailable(&self, log: &Log<E>) -> Result<u64, Error> {
         log.data_loss().check_returned().await;
-        let mut volumes = Vec::new();
+        let mut accepted = AcceptedLosses::default();
         for (index, volume) in self.volumes.all() {
             if volume.life.is_fenced() || log.counts(index).lost == 0 {
                 continue;
             }
             for pages in log.data_loss().unavailable_runs(index) {
                 let _held = volume.view.in_time(volume.locks.exclusive(pages.clone())).await?;
+                log.data_loss().accept(index, &pages, &mut accepted);
                 // No slot must be believed that they superseded.
                 self.clean.invalidate_durably(index, pages).await?;
             }
-            volumes.push(index);
         }
-        log.data_loss().discard_unavailable(&volumes).await
+        log.data_loss().discard_unavailable(&accepted).await
     }
 }

@@ -7,7 +7,7 @@
 //! backing device, its flush, the page off the list durably, then the answer; in any other order a crash shows a value that is
 //! not legal. A twin whose pages are all clean is freed like a row, and by the same rule: not before every older one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -39,7 +39,6 @@ impl<E: Env> DataLoss<E> {
 
     /// No copy of a dirty page of data can be had now. If an SSD that is away has one, it may come back; else the page is lost.
     pub(crate) fn lose_page(&self, live: &LivePage) {
-        self.clean.in_memory().supersede(live.volume, &(live.page..live.page + 1));
         if self.set_aside(live).is_none() {
             self.state.set(&LivePage { content: Content::Lost, ..*live });
         }
@@ -52,6 +51,7 @@ impl<E: Env> DataLoss<E> {
     }
 
     fn set_aside(&self, live: &LivePage) -> Option<()> {
+        self.clean.in_memory().supersede(live.volume, &(live.page..live.page + 1));
         let (Content::Data { checksum } | Content::Unavailable { checksum }) = live.content else { return None };
         let unavailable = Content::Unavailable { checksum };
         let row = self.state.row(live.place.row());
@@ -298,19 +298,28 @@ impl<E: Env> DataLoss<E> {
     pub(crate) async fn accept_unavailable_at_start(&self) -> Result<(), Error> {
         self.check_returned().await;
         let volumes: Vec<VolumeIndex> = self.ids.indexes().filter(|index| self.state.counts(*index).lost > 0).collect();
+        let mut accepted = AcceptedLosses::default();
         for index in &volumes {
             for pages in self.state.unavailable_runs(*index) {
+                self.accept(*index, &pages, &mut accepted);
                 self.clean.invalidate_durably(*index, pages).await?;
             }
         }
-        self.discard_unavailable(&volumes).await.map(drop)
+        self.discard_unavailable(&accepted).await.map(drop)
     }
 
-    /// Discards what is unavailable of these volumes: from now on it is what the backing devices hold. No slot is believed that it
-    /// superseded. Answers the bytes.
-    pub(crate) async fn discard_unavailable(&self, volumes: &[VolumeIndex]) -> Result<u64, Error> {
+    /// Adds what is unavailable of these pages now.
+    pub(crate) fn accept(&self, volume: VolumeIndex, pages: &Range<u64>, accepted: &mut AcceptedLosses) {
+        let overlay = self.state.overlay.borrow();
+        let unavailable = overlay.range(volume, pages.clone()).filter(LivePage::is_unavailable);
+        accepted.0.extend(unavailable.map(|live| ((volume, live.page), live.place)));
+    }
+
+    /// Discards these losses: from now on the pages are what the backing devices hold. No slot is believed that they superseded.
+    /// Answers the bytes.
+    pub(crate) async fn discard_unavailable(&self, accepted: &AcceptedLosses) -> Result<u64, Error> {
         let _one_at_a_time = self.losses_lock.acquire(1).await;
-        let is_accepted = |live: &LivePage| live.is_unavailable() && volumes.contains(&live.volume);
+        let is_accepted = |live: &LivePage| accepted.has(live);
         let rows = self.state.rows_aside();
         let discarded: Vec<LivePage> =
             rows.iter().flat_map(|row| self.lives_of(row)).filter(|live| is_accepted(live)).collect();
@@ -401,6 +410,17 @@ impl<E: Env> DataLoss<E> {
     fn with_paths(&self, ssds: BTreeSet<u128>) -> Vec<(u128, String)> {
         self.note_paths();
         ssds.into_iter().map(|uuid| (uuid, self.state.losses.path_of(uuid))).collect()
+    }
+}
+
+/// Unavailable pages that are lost by an administrator's word, as they lay when the word was given. What becomes unavailable later, while
+/// these are discarded, nobody has spoken of.
+#[derive(Debug, Default)]
+pub(crate) struct AcceptedLosses(BTreeMap<(VolumeIndex, u64), Place>);
+
+impl AcceptedLosses {
+    fn has(&self, live: &LivePage) -> bool {
+        live.is_unavailable() && self.0.get(&(live.volume, live.page)) == Some(&live.place)
     }
 }
 
