@@ -145,13 +145,17 @@ fn is_claimed(path: &Path) -> bool {
     claimed.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
 }
 
-/// Who else uses a block device that nobody is kept off: by a mount, by a device made of it, or open for writing. Blocks briefly.
+/// Who else uses a block device that nobody is kept off: by a mount, by a device made of it, open for writing, or by keeping others
+/// off it, as a file system of several devices and one that is mounted elsewhere do. Blocks briefly.
 ///
 /// # Errors
 /// Those of looking at the path.
 pub fn holder_of(path: &Path) -> io::Result<Option<User>> {
     let metadata = fs::metadata(path)?;
-    Ok(claimant(metadata.rdev(), Access::Alone).or_else(|| User::of_programs(programs::that_write(&metadata))))
+    let shown = loop_over(&Footprint::of_metadata(&metadata), Access::Alone)
+        .or_else(|| claimant(metadata.rdev(), Access::Alone))
+        .or_else(|| User::of_programs(programs::that_write(&metadata)));
+    Ok(shown.or_else(|| is_claimed(path).then_some(User::Claimed)))
 }
 
 /// Who keeps us from a device that the kernel says is busy.

@@ -4,8 +4,8 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// Processes that are looked at.
-const PROCESSES_MAX: usize = 4096;
+/// Processes that are looked at: more than run on any machine that stores something, threads of the kernel included.
+const PROCESSES_MAX: usize = 65_536;
 
 /// The programs that have it open for writing, or have it in their memory to be written, for people: name and process id.
 /// Empty where that cannot be told.

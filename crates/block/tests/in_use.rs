@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use hotset_block::{
-    Access, DeviceErrorKind, FileDevice, FileOptions, Footprint, HostEnv, OpenError, User, create_image, latecomers,
-    user_of,
+    Access, DeviceErrorKind, FileDevice, FileOptions, Footprint, HostEnv, OpenError, User, create_image, holder_of,
+    latecomers, user_of,
 };
 
 use crate::together::Alone;
@@ -349,9 +349,13 @@ fn a_device_that_is_mounted_where_nobody_here_sees_it_is_in_use_before_it_is_ope
         return skipped("nothing can be mounted apart here");
     }
     assert_eq!(user_of(&disk.0, Access::Alone).unwrap(), Some(User::Claimed));
+    assert_eq!(holder_of(&disk.0).unwrap(), Some(User::Claimed), "nor is it taken away");
     drop(process.stdin.take());
     process.wait().unwrap();
-    assert_eq!(user_of(&disk.0, Access::Alone).unwrap(), None);
+    assert_eq!((user_of(&disk.0, Access::Alone).unwrap(), holder_of(&disk.0).unwrap()), (None, None));
+    let Some(over) = LoopDevice::over(&disk.0, &[]) else { return };
+    let name = over.0.file_name().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(holder_of(&disk.0).unwrap(), Some(User::Loop(name)));
 }
 
 // proves: F10

@@ -82,17 +82,17 @@ pub(super) struct DeviceRequest<'a> {
 pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    fn new(kind: u16, command: u8, version: u8) -> Self {
+    fn new(kind: u16, flags: u16, command: u8, version: u8) -> Self {
         let mut bytes = vec![0; HEADER_BYTES + GENERIC_HEADER_BYTES];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&(FLAG_REQUEST | FLAG_ACKNOWLEDGE).to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(FLAG_REQUEST | flags).to_ne_bytes());
         bytes[HEADER_BYTES] = command;
         bytes[HEADER_BYTES + 1] = version;
         Self(bytes)
     }
 
     pub(super) fn to_driver(family: u16, command: Command, request: &DeviceRequest<'_>) -> Self {
-        let mut message = Self::new(family, command.number(), FAMILY_VERSION);
+        let mut message = Self::new(family, FLAG_ACKNOWLEDGE, command.number(), FAMILY_VERSION);
         if let Some(index) = request.index {
             message.push(INDEX, &index.to_ne_bytes());
         }
@@ -142,9 +142,10 @@ fn text(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
 }
 
-/// Asks for the number of the driver's family.
+/// Asks for the number of the driver's family. The answer is the number alone: an acknowledgement behind it would be taken for the
+/// answer to what is asked next.
 pub(super) fn family_request() -> Vec<u8> {
-    let mut message = Message::new(TYPE_CONTROL, CONTROL_COMMAND_GET_FAMILY, CONTROL_VERSION);
+    let mut message = Message::new(TYPE_CONTROL, 0, CONTROL_COMMAND_GET_FAMILY, CONTROL_VERSION);
     message.push(CONTROL_FAMILY_NAME, &text(FAMILY));
     message.into_bytes()
 }

@@ -494,6 +494,8 @@ impl Removals {
 
 impl DrainedFor for Removals {
     async fn carry_out(&self, subject: &Subject, purpose: FlushPurpose) -> Outcome {
+        // Who came while it was flushed was not told.
+        self.check_no_host_uses_it(subject, purpose, Removal { force: false, lose_data: false }).await?;
         self.take_away(subject, purpose, DirtyData::Clean).await
     }
 

@@ -97,7 +97,7 @@ impl Volumes {
                 format!("volume {name}: it keeps its name, for the new one cannot be recorded: {}", error.message);
             return Err(ApiError { message, ..error.clone() });
         }
-        self.local.rename(name, to);
+        self.local.rename(name, to).await;
         self.backings.rename_backing(name, to);
         self.renamed.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), to.to_owned()));
         if let Some((history, advisor)) = self.history.get() {

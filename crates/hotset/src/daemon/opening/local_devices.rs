@@ -102,7 +102,7 @@ impl LocalDevices {
             let is_named = |name: &str| snapshot.volumes.iter().any(|volume| volume.name.as_str() == name);
             let renamed = snapshot.volumes.iter().find(|volume| volume.backing == record.backing);
             if let Some(renamed) = renamed.filter(|_| !is_named(&record.volume)) {
-                self.rename(&record.volume, renamed.name.as_str());
+                self.rename_now(&record.volume, renamed.name.as_str());
             }
         }
     }
@@ -157,7 +157,8 @@ impl LocalDevices {
         };
         let (name, requests) = (volume.name.clone(), fetched.requests.clone());
         let thread = self.records.plane.of_volume(&volume.name);
-        if !thread.call(move |plane| plane.serve_fetched(name, requests)).await? {
+        // Where it is served, what comes behind that has failed the last time.
+        if !fetched.requests.are_served() && !thread.call(move |plane| plane.serve_fetched(name, requests)).await? {
             return Ok(None);
         }
         let identifier = local.record.identifier.clone();
@@ -231,10 +232,10 @@ impl LocalDevices {
     /// Makes a volume a block device, over restarts too. False: it is one.
     pub(crate) async fn enable(&self, volume: &VolumeStatus) -> Result<bool, ApiError> {
         let name = volume.name.to_string();
+        let _alone = self.working.lock().await;
         if self.records.locals.of_volume(&name).is_some() {
             return Ok(false);
         }
-        let _alone = self.working.lock().await;
         let identifier = new_identifier().map_err(|error| device_error(&name, &error))?;
         let record = LocalRecord { volume: name.clone(), backing: volume.backing.clone(), identifier };
         self.records.locals.add(record.clone());
@@ -260,8 +261,8 @@ impl LocalDevices {
     /// # Errors
     /// Somebody uses it, and `force` does not say that those may get errors.
     pub(crate) async fn disable(&self, volume: &str, force: bool) -> Result<bool, ApiError> {
-        let Some(local) = self.records.locals.of_volume(volume) else { return Ok(false) };
         let _alone = self.working.lock().await;
+        let Some(local) = self.records.locals.of_volume(volume) else { return Ok(false) };
         if !force {
             self.check_unheld(volume).await?;
         }
@@ -324,7 +325,12 @@ impl LocalDevices {
     }
 
     /// The device of a volume that has another name is found by that.
-    pub(crate) fn rename(&self, from: &str, to: &str) {
+    pub(crate) async fn rename(&self, from: &str, to: &str) {
+        let _alone = self.working.lock().await;
+        self.rename_now(from, to);
+    }
+
+    fn rename_now(&self, from: &str, to: &str) {
         if !self.records.locals.rename(from, to) {
             return;
         }
@@ -390,9 +396,10 @@ async fn holder_now(local: &Local) -> Result<Option<(PathBuf, User)>, ApiError> 
     let identifier = local.record.identifier.clone();
     let found = blocking(move || {
         let Some(device) = LocalDevice::find(&identifier)? else { return Ok(None) };
-        // What cannot be looked at is not there.
-        let user = holder_of(&device.path).ok().flatten();
-        Ok(user.map(|user| (device.path, user)))
+        match holder_of(&device.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            looked => Ok(looked?.map(|user| (device.path, user))),
+        }
     });
     found.await?.map_err(|error| driver_error(&local.record.volume, &error))
 }

@@ -51,7 +51,13 @@ impl Start {
     /// See [`DriverError`]; its requests are not fetched.
     pub fn run(self) -> Result<UblkDisk, DriverError> {
         let process = u64::from(std::process::id());
-        Driver::open()?.command(self.command, self.device, process)?;
+        let mut driver = Driver::open()?;
+        if let Err(error) = driver.command(self.command, self.device, process) {
+            // It may have been done the last time, after nobody waited for that any more.
+            if driver.state_of(self.device)? != State::Live {
+                return Err(error);
+            }
+        }
         UblkDisk::of(self.device).ok_or_else(|| io::Error::other("its device did not appear in /sys/block").into())
     }
 }
@@ -169,12 +175,18 @@ impl Driver {
                         return Ok(Some(found));
                     }
                 }
-                // It has gone meanwhile.
-                Err(DriverError::Refused(error)) if error.raw_os_error() == Some(NO_SUCH_DEVICE) => {}
+                // It has gone meanwhile; or it is that of a user, of which the driver tells who names its path alone.
+                Err(DriverError::Refused(error))
+                    if matches!(error.raw_os_error(), Some(NO_SUCH_DEVICE | INVALID_ARGUMENT)) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(None)
+    }
+
+    fn state_of(&mut self, device: u32) -> Result<State, DriverError> {
+        let info = self.with_memory(command::DEVICE_INFO, device, vec![0; DeviceInfo::BYTES])?;
+        Ok(understood(DeviceInfo::decode(&info))?.state)
     }
 
     /// Of a new device.
@@ -202,17 +214,26 @@ impl Driver {
     /// Its number is free when whoever still has it open has closed it: nobody waits for that.
     fn delete(&mut self, device: u32) -> Result<(), DriverError> {
         match self.command(command::DELETE_LATER, device, 0) {
-            Err(DriverError::Refused(error)) if error.raw_os_error() == Some(UNSUPPORTED) => {
-                self.command(command::DELETE, device, 0)
+            Err(DriverError::Refused(error))
+                if matches!(error.raw_os_error(), Some(UNSUPPORTED | UNSUPPORTED_IN_THE_KERNEL)) =>
+            {
+                match self.command(command::DELETE, device, 0) {
+                    // It is deleted, and waits for those who have it open: this process, too.
+                    Err(DriverError::Refused(error)) if error.kind() == io::ErrorKind::TimedOut => Ok(()),
+                    deleted => deleted,
+                }
             }
             deleted => deleted,
         }
     }
 }
 
-/// `ENODEV` and `EOPNOTSUPP`.
+/// `ENODEV`, `EINVAL`, `EOPNOTSUPP`, and `ENOTSUPP`, which the kernel keeps to itself elsewhere: what the drivers before 6.9 say to a
+/// command that they do not know.
 const NO_SUCH_DEVICE: i32 = 19;
+const INVALID_ARGUMENT: i32 = 22;
 const UNSUPPORTED: i32 = 95;
+const UNSUPPORTED_IN_THE_KERNEL: i32 = 524;
 
 fn understood<T>(decoded: Option<T>) -> Result<T, DriverError> {
     decoded.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData).into())

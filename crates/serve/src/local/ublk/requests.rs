@@ -66,6 +66,11 @@ impl UblkRequests {
         self.fetching.strong_count() > 0
     }
 
+    /// Whether there is a session that serves them.
+    pub fn are_served(&self) -> bool {
+        self.asked.try_lock().is_err()
+    }
+
     /// Has all that nobody serves fail, now and later.
     pub fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
@@ -111,6 +116,9 @@ impl Asker {
             // Else the session ended before it was done.
             if let Ok(answer) = answered.await {
                 return answer;
+            }
+            if self.refused.load(Ordering::Relaxed) {
+                return failed(errno::EIO);
             }
         }
     }
