@@ -8,7 +8,8 @@ prefix=${1:-/usr/local}
 destination=${DESTDIR:-}
 
 mkdir -p "$destination$prefix" "$destination/etc/systemd/system" "$destination/etc/hotset" "$destination/etc/udev/rules.d"
-cp -r "$here/bin" "$here/share" "$destination$prefix/"
+# A program that runs is not overwritten, but replaced.
+cp -r --remove-destination "$here/bin" "$here/share" "$destination$prefix/"
 for unit in "$here"/systemd/*; do
     sed "s|/usr/bin/hotset|$prefix/bin/hotset|" "$unit" > "$destination/etc/systemd/system/$(basename "$unit")"
 done

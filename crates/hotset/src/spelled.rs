@@ -4,48 +4,52 @@ use hotset_api::{Pool, PoolKind, Share, Volume};
 
 use crate::words;
 
+/// What has no effect in any but a read-write pool.
+const ABOUT_WRITES: [&str; 5] = ["flush-rate", "dirty-watermark", "dirty-age", "mode", "dirty-cap"];
+
+/// Those that have an effect: of the others another value would be refused.
+fn effective(mut settings: Vec<(&'static str, String)>, kind: Option<PoolKind>) -> Vec<(&'static str, String)> {
+    settings.retain(|(key, _)| kind == Some(PoolKind::ReadWrite) || !ABOUT_WRITES.contains(key));
+    settings
+}
+
+/// What has an effect.
 pub(crate) fn of_pool(pool: &Pool) -> Vec<(&'static str, String)> {
-    let mut settings = vec![
+    effective(all_of_pool(pool), Some(pool.kind))
+}
+
+/// What has an effect.
+pub(crate) fn of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
+    effective(all_of_volume(volume), volume.pool_type)
+}
+
+pub(crate) fn all_of_pool(pool: &Pool) -> Vec<(&'static str, String)> {
+    vec![
         ("io-type", words::engine_io_type(pool.io_type).to_string()),
         ("policy", words::engine_policy(pool.policy).to_string()),
         ("populate-on-read", pool.populate_on_read.to_string()),
         ("populate-on-write", pool.populate_on_write.to_string()),
         ("fetch-rate", words::engine_fetch_rate(pool.fetch_rate).to_string()),
-    ];
-    if pool.kind == PoolKind::ReadWrite {
-        settings.extend([
-            ("flush-rate", words::engine_flush_rate(pool.flush_rate).to_string()),
-            ("dirty-watermark", pool.dirty_watermark_percent.to_string()),
-            ("dirty-age", format!("{}s", pool.dirty_age_max_seconds)),
-        ]);
-    }
-    settings.push(("ssd-writes-per-day", pool.ssd_writes_per_day_bytes.map_or_else(|| "off".to_owned(), size)));
-    settings
+        ("flush-rate", words::engine_flush_rate(pool.flush_rate).to_string()),
+        ("dirty-watermark", pool.dirty_watermark_percent.to_string()),
+        ("dirty-age", format!("{}s", pool.dirty_age_max_seconds)),
+        ("ssd-writes-per-day", pool.ssd_writes_per_day_bytes.map_or_else(|| "off".to_owned(), size)),
+    ]
 }
 
-/// What has no effect without a read-write pool is left out: another value would be refused there.
-pub(crate) fn of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
-    let takes_writes = volume.pool_type == Some(PoolKind::ReadWrite);
-    let mut settings = Vec::new();
-    if takes_writes {
-        settings.push(("mode", words::engine_write_mode(volume.write_mode).to_string()));
-    }
-    settings.extend([
+pub(crate) fn all_of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
+    vec![
+        ("mode", words::engine_write_mode(volume.write_mode).to_string()),
         ("read-cache", if volume.read_cache { "on" } else { "off" }.to_owned()),
         ("memory-cache", if volume.memory_cache { "on" } else { "off" }.to_owned()),
         ("read-ahead", if volume.read_ahead { "auto" } else { "off" }.to_owned()),
         ("read-cutoff", volume.read_cutoff_bytes.map_or_else(|| "off".to_owned(), size)),
         ("write-cutoff", volume.write_cutoff_bytes.map_or_else(|| "off".to_owned(), size)),
-    ]);
-    if takes_writes {
-        settings.push(("dirty-cap", share(volume.dirty_cap, "auto")));
-    }
-    settings.extend([
+        ("dirty-cap", share(volume.dirty_cap, "auto")),
         ("cache-min", share(volume.cache_min, "off")),
         ("cache-max", share(volume.cache_max, "off")),
         ("local", if volume.local.is_some() { "on" } else { "off" }.to_owned()),
-    ]);
-    settings
+    ]
 }
 
 /// Which settings are not as they were, as `mode write-back → write-through`; empty: none.

@@ -169,6 +169,8 @@ fn a_removal_is_an_operation_with_progress_that_can_be_cancelled() {
     assert_eq!(state(&daemon), "flushing");
     assert_eq!(daemon.json("pool show p")["ssds"][0]["reason"], "it is being emptied, so that it can be removed");
     assert!(daemon.ok("status").contains("remove-ssds"), "{}", daemon.ok("status"));
+    // Who cancelled one of two would end the other.
+    daemon.refuse(&format!("pool remove-ssd p --ssd {} --background", ssds[1]), 1, "SSDs are being removed");
     eventually("its progress is shown", TIMEOUT, || {
         let now = last_operation(&daemon, "remove-ssds");
         let known = |key: &str| now[key].as_u64().is_some_and(|value| value > 0);

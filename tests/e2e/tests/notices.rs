@@ -25,7 +25,11 @@ struct Sink {
 
 impl Sink {
     fn start(daemon: &Daemon, kind: &str, files: &[&Path], answers: &[&str]) -> Self {
-        let (port, told) = (free_port(), daemon.site.path(&format!("told-{kind}")));
+        Self::start_at(free_port(), daemon, kind, files, answers)
+    }
+
+    fn start_at(port: u16, daemon: &Daemon, kind: &str, files: &[&Path], answers: &[&str]) -> Self {
+        let told = daemon.site.path(&format!("told-{kind}"));
         let mut command = Command::new("python3");
         command.args([SINK, kind, &port.to_string()]).arg(&told).args(files);
         let mut child = command.arg("--").args(answers).stdout(Stdio::piped()).spawn().expect("python3 runs");
@@ -192,6 +196,37 @@ fn what_is_more_than_the_limit_is_told_in_one_notice() {
     );
     let counted = daemon.json("status")["counters"]["notices_left_out"].as_u64();
     assert!(counted >= Some(left_out), "{counted:?}");
+}
+
+// proves: O4
+#[test]
+fn what_a_target_was_not_told_it_is_told_by_the_next_daemon_and_lost_events_keep_nothing_from_it() {
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    let port = free_port();
+    let text = "severity = \"info\"\nsubjects = [\"volume\"]\nlimit = 2\nlimit_window_s = 3600";
+    configured(&mut daemon, &format!("{text}\nweb_hook = \"http://127.0.0.1:{port}/\""));
+    daemon.launch();
+    make_and_delete_a_volume(&daemon, "v");
+    eventually("nobody takes it", LIMIT, || condition(&daemon, "web-hook").is_some());
+    daemon.restart();
+    let hook = Sink::start_at(port, &daemon, "http", &[], &["200"]);
+    eventually("what it was never told comes later", LIMIT, || of_events(&hook).len() == 2);
+
+    make_and_delete_a_volume(&daemon, "w");
+    let left_out = |daemon: &Daemon| daemon.json("status")["counters"]["notices_left_out"].as_u64();
+    eventually("more than the limit is counted", LIMIT, || left_out(&daemon) >= Some(2));
+    let counted = left_out(&daemon);
+    daemon.restart();
+    let summary = || hook.told().into_iter().find(|told| told["body"]["kind"] == "summary");
+    eventually("how many they were is told by the next daemon", LIMIT, || summary().is_some());
+    assert_eq!(summary().map(|told| told["body"]["left_out"].as_u64()), Some(counted));
+
+    let before = of_events(&hook).len();
+    daemon.stop();
+    fs::remove_file(daemon.site.path("state").join("events.jsonl")).expect("the events are there");
+    daemon.launch();
+    make_and_delete_a_volume(&daemon, "x");
+    eventually("events that begin at 1 again are told", LIMIT, || of_events(&hook).len() > before);
 }
 
 // proves: O4

@@ -88,6 +88,49 @@ fn a_site_file_is_brought_about_once_and_what_is_exported_is_the_same_site() {
 
 // proves: O2
 #[test]
+fn what_a_site_file_does_not_name_stays_and_what_is_so_is_not_changed_again() {
+    let mut daemon = Daemon::start();
+    let image = |name: &str, mib: u64| daemon.site.blank(name, mib * MIB).display().to_string();
+    let (ssds, read_ssd, disk) = ([image("ssd0", 32), image("ssd1", 32)], image("ssd2", 32), image("disk", 8));
+    // Names have characters that a path of HTTP has not.
+    let pool = format!(
+        "[pool.\"a<b>\"]\ntype = \"read-write\"\nio-type = \"database\"\nblock-size = \"64K\"\nssds = {ssds:?}\n"
+    );
+    let read_pool = format!(
+        "[pool.r]\ntype = \"read\"\nio-type = \"custom\"\nblock-size = \"64K\"\nssds = [{read_ssd:?}]\ndirty-age = \"5m\"\n"
+    );
+    let volume = format!("[volume.v]\nbacking = {disk:?}\ndirty-cap = \"10%\"\n");
+    let file = write(&daemon, "site.toml", &format!("{pool}fetch-rate = \"low\"\n{read_pool}{volume}"));
+    daemon.ok(&format!("apply {file}"));
+    let again = daemon.ok(&format!("apply {file}"));
+    assert!(again.contains("Everything is already so"), "also where a setting has no effect: {again}");
+
+    let threshold = |daemon: &Daemon| daemon.json("pool show a<b>")["populate_on_read"].clone();
+    daemon.ok("pool set a<b> populate-on-read=4");
+    let file = write(&daemon, "site.toml", &format!("{pool}fetch-rate = \"high\"\n"));
+    let applied = daemon.ok(&format!("apply {file}"));
+    assert!(applied.contains("fetch-rate low -> high") && !applied.contains("populate"), "{applied}");
+    assert_eq!(threshold(&daemon), 4, "no file names it");
+    let file = write(&daemon, "site.toml", &pool.replace("database", "file-system"));
+    let applied = daemon.ok(&format!("apply {file}"));
+    let told = format!("populate-on-read 4 -> {}", threshold(&daemon));
+    assert!(applied.contains("io-type database -> file-system") && applied.contains(&told), "{told}: {applied}");
+
+    // Of a pool that is not there nobody knows how it is set.
+    daemon.stop();
+    ssds.iter().for_each(|ssd| fs::remove_file(ssd).expect("it is there"));
+    daemon.launch();
+    let exported = daemon.ok("export");
+    assert!(exported.contains("# Pool \"a<b>\" is left out: it is offline"), "{exported}");
+    assert!(!exported.contains("[pool.\"a<b>\"]"), "{exported}");
+    let applied = daemon.ok(&format!("apply {}", write(&daemon, "exported.toml", &exported)));
+    assert!(applied.contains("Everything is already so"), "{applied}");
+    let file = write(&daemon, "site.toml", &pool.replace("64K", "1M"));
+    daemon.refuse(&format!("apply {file}"), 1, "line 1: pool a<b> is offline");
+}
+
+// proves: O2
+#[test]
 fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done() {
     let daemon = Daemon::start();
     let good = site(&daemon);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::{Method, Request};
+use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
@@ -210,9 +210,12 @@ where
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
     tokio::spawn(connection);
+    let uri: Uri = format!("{PREFIX}{}", escaped_path(path)).parse().map_err(|error| {
+        ApiError::new(ApiErrorKind::Invalid, format!("{path}: no request can ask for that: {error}"))
+    })?;
     let mut request = Request::builder()
         .method(method)
-        .uri(format!("{PREFIX}{path}"))
+        .uri(uri)
         .header("host", door.host())
         .header("content-type", "application/json");
     if let Some(token) = door.shown_token() {
@@ -228,6 +231,11 @@ where
         return read(&bytes, door.answers.for_people).map_err(|error| strange(&error));
     }
     Err(read(&bytes, door.answers.for_people).unwrap_or_else(|error| strange(&error)))
+}
+
+/// Names have two characters that a path of HTTP has not (RFC 3986, 3.3).
+fn escaped_path(path: &str) -> String {
+    path.replace('<', "%3C").replace('>', "%3E")
 }
 
 /// For people, with what a terminal would obey made harmless: here, where all that is not ours comes through.

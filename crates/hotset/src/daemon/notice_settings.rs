@@ -55,6 +55,8 @@ pub(crate) enum NoticeTarget {
 }
 
 impl NoticeTarget {
+    pub(crate) const ALL: [Self; 2] = [Self::WebHook, Self::Mail];
+
     /// Short, for files and threads.
     pub(crate) fn word(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! The `export` verb: what is, as a site file that `apply` takes.
 
-use hotset_api::{ApiError, Pool, PoolList, Volume, VolumeList};
+use hotset_api::{ApiError, Pool, PoolList, PoolState, Volume, VolumeList};
 
 use super::super::http::Client;
 use super::super::print::{print, write_out};
@@ -29,6 +29,11 @@ fn site(pools: &[Pool], volumes: &[Volume]) -> String {
 }
 
 fn of_pool(pool: &Pool) -> String {
+    if pool.state == PoolState::Offline {
+        // What stands in its place would be taken for what it is set to.
+        let (name, reason) = (quoted(&pool.name), quoted(&pool.reason));
+        return format!("\n# Pool {name} is left out: it is offline, and how it is set is not known: {reason}\n");
+    }
     let mut keys = vec![
         ("type", quoted(&words::engine_pool_kind(pool.kind).to_string())),
         ("block-size", quoted(&spelled::size(pool.block_size_bytes))),

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hotset_api::{Pool, PoolCreate, PoolKind, PoolSet, Volume, VolumeCreate, VolumeSet};
+use hotset_api::{IoType, Pool, PoolCreate, PoolKind, PoolSet, PoolState, Volume, VolumeCreate, VolumeSet};
+use hotset_cache::config::PoolSettings;
 
 use super::file::Mistake;
 use super::wanted::{PoolWanted, VolumeWanted, WantedSite};
@@ -193,6 +194,11 @@ impl Planner<'_> {
 
     fn change_pool(&mut self, wanted: &PoolWanted, current: &Pool) {
         let name = &wanted.name;
+        if current.state == PoolState::Offline {
+            let message = format!("pool {name} is offline, and how it is set is not known: {}", current.reason);
+            self.wrong.push(Mistake::new(wanted.line, message));
+            return;
+        }
         let offline = [
             ("type", wanted.kind.is_some_and(|kind| kind != current.kind)),
             ("block-size", wanted.block_size_bytes.is_some_and(|bytes| bytes != current.block_size_bytes)),
@@ -204,10 +210,12 @@ impl Planner<'_> {
             );
             self.wrong.push(Mistake::new(wanted.line_of(key), message));
         }
-        let before = spelled::of_pool(current);
-        let changes = changes::<PoolSetting>(&wanted.settings, &before);
+        // What has no effect in a pool of this type is compared all the same, where the file has it.
+        let mut changes = changes::<PoolSetting>(&wanted.settings, &spelled::all_of_pool(current));
         if !changes.is_empty() {
-            let set = pool_set(&parsed::<PoolSetting>(&wanted.settings));
+            let sent = if is_changed(&changes, "io-type") { &THRESHOLDS[..] } else { &[] };
+            let set = pool_set(&parsed::<PoolSetting>(&to_send(&wanted.settings, &changes, sent)));
+            changes.extend(thresholds_that_follow(&set, current));
             self.steps.push((StepOrder::Pools, SiteStep::SetPool { pool: name.clone(), set, changes }));
         }
         let ssds: Vec<String> = current.ssds.iter().map(|ssd| ssd.path.clone()).collect();
@@ -314,17 +322,44 @@ impl Planner<'_> {
                     .push((StepOrder::Volumes, SiteStep::EnableCache { volume: name.clone(), pool: pool.clone() }));
             }
         }
-        let mut before = spelled::of_volume(current);
-        // What its pool makes of no effect is compared all the same, where the file has it.
-        if !before.iter().any(|(key, _)| *key == "mode") {
-            before.push(("mode", words::engine_write_mode(current.write_mode).to_string()));
-        }
-        let changes = changes::<VolumeSetting>(&wanted.settings, &before);
+        // As of a pool.
+        let changes = changes::<VolumeSetting>(&wanted.settings, &spelled::all_of_volume(current));
         if !changes.is_empty() {
-            let set = volume_set(&parsed::<VolumeSetting>(&wanted.settings));
+            let set = volume_set(&parsed::<VolumeSetting>(&to_send(&wanted.settings, &changes, &[])));
             self.steps.push((StepOrder::Volumes, SiteStep::SetVolume { volume: name.clone(), set, changes }));
         }
     }
+}
+
+/// Settings that an I/O type brings, unless they are named beside it.
+const THRESHOLDS: [&str; 2] = ["populate-on-read", "populate-on-write"];
+
+fn is_changed(changes: &[SettingChange], key: &str) -> bool {
+    changes.iter().any(|change| change.key == key)
+}
+
+/// Of the settings of the file: those that change, and these. What is sent although it is so already might bring others with it.
+fn to_send(settings: &[(String, String)], changes: &[SettingChange], also: &[&str]) -> Vec<(String, String)> {
+    let sent = settings.iter().filter(|(key, _)| is_changed(changes, key) || also.contains(&key.as_str()));
+    sent.cloned().collect()
+}
+
+/// What changes because the I/O type does.
+fn thresholds_that_follow(set: &PoolSet, current: &Pool) -> Vec<SettingChange> {
+    let Some(io_type) = set.io_type.filter(|io_type| *io_type != IoType::Custom) else { return Vec::new() };
+    let preset = PoolSettings::preset(words::engine_pool_kind(current.kind), words::engine_io_type(io_type));
+    let followed = [
+        (set.populate_on_read, current.populate_on_read, preset.populate_on_read),
+        (set.populate_on_write, current.populate_on_write, preset.populate_on_write),
+    ];
+    let unnamed =
+        THRESHOLDS.iter().zip(followed).filter(|(_, (named, before, after))| named.is_none() && before != after);
+    let change = |(key, (_, before, after)): (&&str, (Option<u8>, u8, u8))| SettingChange {
+        key: (*key).to_owned(),
+        before: before.to_string(),
+        after: after.to_string(),
+    };
+    unnamed.map(change).collect()
 }
 
 /// Each was parsed when the file was read.

@@ -198,6 +198,12 @@ impl Members {
         let now = self.open_pool_named(name).await?;
         let known: Vec<(u128, &str)> = now.ssds.iter().map(|ssd| (ssd.uuid, ssd.path.as_str())).collect();
         let uuids = select(name, &known, &remove.ssds)?;
+        // A second one would wait for it, and who cancels one of the two would end the other.
+        if self.operations.running(OperationKind::RemoveSsds, name).is_some() {
+            let message = format!("pool {name}: SSDs are being removed");
+            return Err(ApiError::new(ApiErrorKind::Refused, message)
+                .with_hint("`hotset operations` shows how far that is and `hotset operations cancel ID` ends it"));
+        }
         let subject = Subject::new(SubjectKind::Pool, name);
         let (kind, asked_by, cancel) = (OperationKind::RemoveSsds, Who::asks(), Cancel::Anytime);
         let Begun { id, cancelled } = self.operations.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel });

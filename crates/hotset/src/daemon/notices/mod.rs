@@ -68,6 +68,9 @@ impl Notices {
     ) -> Self {
         let settings = watch::Sender::new(Arc::new(settings));
         let notices = Self { settings, events, register, counters, directory, followed: Arc::default() };
+        let configured = notices.settings.borrow().targets();
+        let others = NoticeTarget::ALL.into_iter().filter(|target| !configured.contains(target));
+        others.for_each(|target| tell::forget(&notices.directory, target));
         notices.follow_all();
         notices
     }
@@ -81,6 +84,8 @@ impl Notices {
     /// Targets that nobody ever configured cost nothing.
     fn follow_all(&self) {
         let targets = self.settings.borrow().targets();
+        // Taken here: what happens while their threads begin is told.
+        let newest_id = self.events.list(Some(u64::MAX)).newest_id;
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         for target in targets {
             if followed.contains(&target) {
@@ -93,6 +98,7 @@ impl Notices {
                 register: self.register.clone(),
                 counters: self.counters.clone(),
                 directory: self.directory.clone(),
+                newest_id,
             };
             let thread = std::thread::Builder::new().name(target.word().to_owned()).spawn(move || teller.run());
             match thread {

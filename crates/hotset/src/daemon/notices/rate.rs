@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use hotset_api::Severity;
+use serde::{Deserialize, Serialize};
 
 /// Events that a target was not told of, one by one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeftOut {
     pub(super) info: u64,
     pub(super) warnings: u64,

@@ -1,6 +1,6 @@
 //! A target is told of each event that it wants, in order, one after the other, as fast as it takes them and no faster than it wants.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::deliver::deliver;
 use super::failure::DeliveryFailure;
 use super::notice::Notice;
-use super::rate::Rate;
+use super::rate::{LeftOut, Rate};
 use crate::daemon::counters::Counters;
 use crate::daemon::notice_settings::{NoticeSettings, NoticeTarget};
 use crate::daemon::register::ConditionRegister;
@@ -37,6 +37,8 @@ pub(super) struct Teller {
     pub(super) counters: Counters,
     /// The state directory.
     pub(super) directory: PathBuf,
+    /// The newest event when it began.
+    pub(super) newest_id: u64,
 }
 
 /// How far a target is, as it is kept over restarts.
@@ -44,6 +46,9 @@ pub(super) struct Teller {
 struct Told {
     /// The newest event that it need not be told of any more.
     event_id: u64,
+    /// Of those, what it was not told and is to be told the number of.
+    #[serde(default)]
+    left_out: LeftOut,
 }
 
 /// What a target was told, and what is to come.
@@ -53,6 +58,8 @@ struct Progress {
     pause: Duration,
     /// When it may be tried again.
     not_before: Option<Instant>,
+    /// The state directory has it.
+    kept: bool,
 }
 
 impl Teller {
@@ -63,8 +70,13 @@ impl Teller {
             Err(error) => return self.register.raise(self.target.condition(), error.to_string()),
         };
         let mut newest = self.events.follow();
-        let told = self.remembered().unwrap_or_else(|| self.events.list(Some(u64::MAX)).newest_id);
-        let mut progress = Progress { told, rate: Rate::default(), pause: PAUSE, not_before: None };
+        let mut progress =
+            Progress { told: self.newest_id, rate: Rate::default(), pause: PAUSE, not_before: None, kept: false };
+        if let Some(Told { event_id, left_out }) = self.remembered() {
+            // Events that were lost leave their numbers to others.
+            progress.told = event_id.min(self.newest_id);
+            progress.rate.left_out = left_out;
+        }
         loop {
             newest.borrow_and_update();
             self.settings.borrow_and_update();
@@ -90,8 +102,15 @@ impl Teller {
             if !settings.has(self.target) {
                 // Whoever configures it again wants to know what happens from then on.
                 progress.told = self.events.list(Some(u64::MAX)).newest_id;
+                progress.rate.left_out = LeftOut::default();
+                progress.kept = false;
+                forget(&self.directory, self.target);
                 self.register.clear(self.target.condition());
                 return IDLE;
+            }
+            if !progress.kept {
+                // From here on it is told of everything, whether the daemon lives to do it or the next one.
+                self.remember(progress);
             }
             let waiting = self.waiting(progress, &settings);
             let left_out = progress.rate.left_out;
@@ -155,7 +174,8 @@ impl Teller {
     fn summarize(&self, progress: &mut Progress, settings: &NoticeSettings) {
         let notice = Notice::summary(&progress.rate.left_out);
         if self.try_to_tell(progress, settings, &notice).is_ok() {
-            progress.rate.left_out = Default::default();
+            progress.rate.left_out = LeftOut::default();
+            self.remember(progress);
         }
     }
 
@@ -187,19 +207,32 @@ impl Teller {
 
     fn is_told(&self, progress: &mut Progress, event_id: u64) {
         progress.told = event_id;
-        let text = serde_json::to_vec(&Told { event_id }).expect("its keys are strings");
+        self.remember(progress);
+    }
+
+    fn remember(&self, progress: &mut Progress) {
+        progress.kept = true;
+        let told = Told { event_id: progress.told, left_out: progress.rate.left_out };
+        let (name, text) = (file_name(self.target), serde_json::to_vec(&told).expect("its keys are strings"));
         // What is not kept is told twice after a restart.
-        if let Err(error) = state_file::replace(&self.directory, &self.file_name(), &text) {
-            tracing::debug!("{}: {error}", self.file_name());
+        if let Err(error) = state_file::replace(&self.directory, &name, &text) {
+            tracing::debug!("{name}: {error}");
         }
     }
 
-    fn remembered(&self) -> Option<u64> {
-        let text = state_file::read(&self.directory.join(self.file_name())).ok()??;
-        serde_json::from_slice(&text).ok().map(|Told { event_id }| event_id)
+    fn remembered(&self) -> Option<Told> {
+        let text = state_file::read(&self.directory.join(file_name(self.target))).ok()??;
+        serde_json::from_slice(&text).ok()
     }
+}
 
-    fn file_name(&self) -> String {
-        format!("notices-{}.json", self.target.word())
+/// A target that is not configured any more: whoever configures it again wants to know what happens from then on.
+pub(super) fn forget(directory: &Path, target: NoticeTarget) {
+    if let Err(error) = state_file::remove_if_there(&directory.join(file_name(target))) {
+        tracing::debug!("{error}");
     }
+}
+
+fn file_name(target: NoticeTarget) -> String {
+    format!("notices-{}.json", target.word())
 }
