@@ -101,9 +101,9 @@ impl LossList {
         self.awaited.borrow_mut().remove(&ssd_uuid);
     }
 
-    /// Nobody waits for any of them any more.
-    pub(crate) fn wait_for_none(&self) {
-        self.awaited.borrow_mut().clear();
+    /// Nobody waits for any others any more.
+    pub(crate) fn wait_only_for(&self, ssds: &[u128]) {
+        self.awaited.borrow_mut().retain(|awaited| ssds.contains(awaited));
     }
 
     pub(crate) fn awaited(&self) -> Vec<u128> {
@@ -176,7 +176,10 @@ mod tests {
         );
         list.is_back(7);
         assert_eq!(list.awaited(), [8]);
-        list.wait_for_none();
+        list.wait_for(9);
+        list.wait_only_for(&[9, 10]);
+        assert_eq!(list.awaited(), [9], "nobody waits for one that was not awaited");
+        list.wait_only_for(&[]);
         assert_eq!(list.awaited(), []);
     }
 

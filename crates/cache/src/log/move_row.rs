@@ -287,9 +287,11 @@ impl<E: Env> Mover<E> {
     }
 
     async fn move_pages(&self, version: u64, run: &LogRun, moves: &mut Moves) {
-        for page in run.pages.clone() {
-            for single in self.state.runs(run.first.volume, page..page + 1, |live| live.dirty) {
-                let from = single.first.place;
+        for (page, offset) in run.pages.clone().zip(0..) {
+            // What a host wrote meanwhile is newer, and in a row that comes later.
+            let from = run.first.place.at(offset, true);
+            let is_same = |live: &LivePage| live.dirty && live.place == from;
+            for single in self.state.runs(run.first.volume, page..page + 1, is_same) {
                 let buf = self.env.buffers().take(single.bytes());
                 let body = match self.reader.read_run(&single, buf).await {
                     Some(data) => Body::Move { data, from, version },

@@ -48,11 +48,21 @@ impl<E: Env> PoolInner<E> {
             return emptied;
         }
         let _no_other_change = self.admin_lock.acquire(1).await;
+        // Waiting for that took its time: somebody may have cancelled, an SSD failed, a row been begun that was being prepared.
+        let emptied = removal.empty_log().await;
+        if emptied != Ok(Removed::Done) {
+            removal.keep();
+            return emptied;
+        }
+        let mut released = Ok(());
         for ssd in &removal.leaving {
-            removal.release(ssd).await?;
+            released = released.and(removal.release(ssd).await);
+        }
+        if released.is_err() {
+            removal.keep();
         }
         self.members.forget_gone(uuids);
-        Ok(Removed::Done)
+        released.map(|()| Removed::Done)
     }
 
     pub(crate) fn cancel_removal(&self) {
@@ -132,6 +142,13 @@ struct Removal<'p, E: Env> {
 
 impl<E: Env> Removal<'_, E> {
     async fn empty(&self) -> Result<Removed, Error> {
+        if self.empty_log().await? == Removed::Cancelled {
+            return Ok(Removed::Cancelled);
+        }
+        self.empty_slots().await
+    }
+
+    async fn empty_log(&self) -> Result<Removed, Error> {
         if let Some(log) = &self.pool.log {
             while self.leaving.iter().any(|ssd| ssd.is_online() && log.mirrorer().copies_on(ssd) > 0) {
                 if self.check()? == Removed::Cancelled {
@@ -143,6 +160,10 @@ impl<E: Env> Removal<'_, E> {
             // A row that took no batch may still be in the record.
             log.rows().record_rows().await?;
         }
+        self.check()
+    }
+
+    async fn empty_slots(&self) -> Result<Removed, Error> {
         for ssd in &self.leaving {
             while self.pool.clean.is_being_filled(ssd.index) && ssd.is_online() {
                 within(&self.pool.env, INTERVAL, self.pool.clean.fills().ended()).await;

@@ -142,6 +142,8 @@ impl<E: Env> DataLoss<E> {
                 let (segment, _) = row.locate(live.place.position());
                 if live.dirty && row.mirrors(segment).next().is_none() {
                     self.lose_page(&live);
+                    // It may come back, as it did before or as one that takes writes.
+                    self.state.losses.wait_for(ssd.uuid);
                 }
             }
         }
@@ -327,8 +329,6 @@ impl<E: Env> DataLoss<E> {
             return Ok(0);
         }
         self.write_next_losses(is_accepted).await?;
-        // Nobody waits for their SSDs any more.
-        self.state.losses.wait_for_none();
         let mut bytes = 0;
         for live in discarded {
             // What came back, or was written meanwhile, is not accepted as lost.
@@ -337,6 +337,9 @@ impl<E: Env> DataLoss<E> {
                 bytes += PAGE;
             }
         }
+        // Nobody waits for SSDs any more that have nothing but what is discarded.
+        let still: Vec<u128> = self.ssds_away(None).into_iter().map(|(uuid, _)| uuid).collect();
+        self.state.losses.wait_only_for(&still);
         self.signals.mover_wanted.wake_all();
         self.forget_clean_rows().await;
         Ok(bytes)
@@ -428,4 +431,26 @@ impl AcceptedLosses {
 fn is_back(row: &Row, live: &LivePage) -> bool {
     let (segment, _) = row.locate(live.place.position());
     live.is_unavailable() && row.mirrors(segment).next().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves: F5
+    #[test]
+    fn what_becomes_unavailable_after_the_word_was_given_is_not_accepted() {
+        let (volume, content) = (VolumeIndex(1), Content::Unavailable { checksum: 7 });
+        let lost = LivePage { volume, page: 5, place: Place::new(2, 9), content, dirty: true };
+        let accepted = AcceptedLosses(BTreeMap::from([((volume, 5), lost.place)]));
+        assert!(accepted.has(&lost));
+        for later in [
+            LivePage { page: 6, ..lost },
+            LivePage { volume: VolumeIndex(2), ..lost },
+            LivePage { place: Place::new(2, 10), ..lost },
+            LivePage { content: Content::Data { checksum: 7 }, ..lost },
+        ] {
+            assert!(!accepted.has(&later), "{later:?}");
+        }
+    }
 }

@@ -93,12 +93,14 @@ impl<E: Env> Mirrorer<E> {
             let (ssd_uuid, segment) = (ssd.uuid, copy.segment);
             let new = PresentCopy { ssd_uuid, ssd: ssd.index, segment };
             let is_intact = self.is_sealed_copy(&copy, new).await;
+            // One that lost its other copy meanwhile is set aside, and its twin has what there is of it.
             let lives = self.state.row_at(copy.row.slot).is_some_and(|row| Rc::ptr_eq(&row, &copy.row))
-                && self.state.numbers.is_live(copy.row.number);
+                && self.state.numbers.is_live(copy.row.number)
+                && copy.row.life().is_sealed();
             if is_intact && lives && ssd.is_online() && copy.cell().get() == (Mirror::Away { ssd_uuid, segment }) {
                 copy.cell().change(MirrorChange::Found(ssd.index));
                 relied_on.push(copy);
-            } else if ssd.is_online() {
+            } else if ssd.is_online() && !self.is_set_aside_on(copy.row.number, new) {
                 ssd.segments.set_free(segment, Some(copy.row.incarnation));
                 ssd.wake_for_segments();
             }
@@ -110,6 +112,13 @@ impl<E: Env> Mirrorer<E> {
         }
         self.segments.count_openable();
         self.judge_mirrors();
+    }
+
+    /// The twin of a row has this copy, there or away.
+    fn is_set_aside_on(&self, row: u64, copy: PresentCopy) -> bool {
+        let PresentCopy { ssd_uuid, segment, .. } = copy;
+        let is_it = |mirror: Mirror| mirror.place() == Some((ssd_uuid, segment));
+        self.state.aside_of(row).is_some_and(|twin| twin.segments.iter().flatten().any(|cell| is_it(cell.get())))
     }
 
     /// It says of itself what the row is known to be: it was whole before the SSD left.
