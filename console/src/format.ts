@@ -24,6 +24,17 @@ export function bytes(value: number): string {
   return `${Number.isInteger(scaled) ? count(scaled) : digits(scaled)} ${sizeUnits[unit]}`;
 }
 
+/** `1000 GiB`, `1537 B`: exactly, in the largest unit of which it is a whole number. `parseBytes` reads the same number. */
+export function exactBytes(value: number): string {
+  let scaled = value;
+  let unit = 0;
+  while (scaled > 0 && scaled % 1024 === 0 && unit < sizeUnits.length - 1) {
+    scaled /= 1024;
+    unit += 1;
+  }
+  return `${scaled} ${sizeUnits[unit]}`;
+}
+
 /** `12.3 MiB/s` */
 export function bytesPerSecond(value: number): string {
   return `${bytes(value)}/s`;

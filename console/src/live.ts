@@ -21,6 +21,9 @@ export const eventCount = new Store(0);
 
 const SAMPLE_MS = 2000;
 const RETRY_MS = 1000;
+const SIGNED_OUT_MS = 60_000;
+/** How soon sampling begins when there is somebody to ask. */
+const LOOK_MS = 200;
 
 let abort = new AbortController();
 /** Ends the pause before the next attempt. */
@@ -59,7 +62,9 @@ async function followForever(): Promise<never> {
     } catch (error) {
       if (!abort.signal.aborted) connection.set(lost(error));
     }
-    await Promise.race([pause(RETRY_MS), new Promise<void>((done) => (wake = done))]);
+    // Who is not signed in is woken when he is; each try in vain would count as a refused login.
+    const rest = connection.get().state === "unauthenticated" ? SIGNED_OUT_MS : RETRY_MS;
+    await Promise.race([pause(rest), new Promise<void>((done) => (wake = done))]);
   }
 }
 
@@ -115,6 +120,10 @@ async function fillFromHistory(): Promise<void> {
 
 async function sampleForever(): Promise<never> {
   for (;;) {
+    while (connection.get().state !== "live") {
+      before = null;
+      await pause(LOOK_MS);
+    }
     try {
       const after = await call("get", "/api/v1/stats");
       if (before !== null) series.set(extend(series.get(), before, after, Date.now() / 1000));

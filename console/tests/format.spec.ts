@@ -1,6 +1,6 @@
 // Numbers, sizes and times: what a person reads must be what the daemon said.
 import { expect, test } from "@playwright/test";
-import { bytes, duration, fromNow, latency, lifetime, parseBytes, percent, perSecond, plural } from "../src/format";
+import { bytes, duration, exactBytes, fromNow, latency, lifetime, parseBytes, percent, perSecond, plural } from "../src/format";
 import { readTerabytes } from "../src/pages/sizes";
 
 test("sizes are binary with three digits, and are read back", () => {
@@ -24,6 +24,12 @@ test("sizes are binary with three digits, and are read back", () => {
     null,
     null,
   ]);
+});
+
+test("a size in a field is the same size when it is read again", () => {
+  const sizes = [1, 1000, 4096, 1000 * 2 ** 30, 1500 * 2 ** 30, 10.25 * 2 ** 30, 120.5 * 2 ** 30, 600e9];
+  expect(sizes.map((size) => parseBytes(exactBytes(size)))).toEqual(sizes);
+  expect([1000 * 2 ** 30, 1536].map(exactBytes)).toEqual(["1000 GiB", "1536 B"]);
 });
 
 test("what SSDs may be written is read in the decimal terabytes of data sheets", () => {

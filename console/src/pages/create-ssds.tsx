@@ -20,8 +20,16 @@ export function ChooseSsds({ draft, set, disks, error, directory, setDirectory }
   const chosen = disks.filter((disk) => draft.ssds.includes(disk.path));
   const total = chosen.reduce((sum, disk) => sum + disk.size_bytes, 0);
   const lost = needsForce(draft, disks);
+  // Whoever lets something be lost has said so of those that were chosen then.
+  const choose = (ssds: string[]) => set({ ssds, force: false });
   const toggle = (path: string, on: boolean) =>
-    set({ ssds: on ? [...draft.ssds, path] : draft.ssds.filter((other) => other !== path) });
+    choose(on ? [...draft.ssds, path] : draft.ssds.filter((other) => other !== path));
+  // Files of another folder are not shown any more, and nobody chooses what is not shown.
+  const lookIn = (folder: string) => {
+    const shown = directory === "" ? null : `${directory.replace(/\/+$/, "")}/`;
+    choose(draft.ssds.filter((path) => shown === null || !path.startsWith(shown)));
+    setDirectory(folder);
+  };
   return (
     <section class="panel" aria-labelledby="ssds">
       <header>
@@ -49,7 +57,7 @@ export function ChooseSsds({ draft, set, disks, error, directory, setDirectory }
       </fieldset>
       <div class="inside">
         {disks.length === 0 && error === null && <p class="muted">No disks were found on this machine.</p>}
-        <FindFiles directory={directory} setDirectory={setDirectory} />
+        <FindFiles directory={directory} setDirectory={lookIn} />
         {lost.length > 0 && (
           <label class="choice">
             <input

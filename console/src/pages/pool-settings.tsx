@@ -10,7 +10,7 @@ import { Select } from "../ui/select";
 import { TextField } from "../ui/text-field";
 import { IO_TYPES, ioType, POLICIES, policy, threshold } from "../words";
 import { preset } from "./create-state";
-import { readSize, spelledSize } from "./sizes";
+import { readSize, typedSize } from "./sizes";
 
 const RATES: FetchRate[] = ["low", "medium", "high"];
 
@@ -25,7 +25,7 @@ export function PoolSettings({ pool, close }: { pool: Pool; close: () => void })
     dirty_watermark_percent: pool.dirty_watermark_percent,
     dirty_age_max_seconds: pool.dirty_age_max_seconds,
   });
-  const [perDay, setPerDay] = useState(spelledSize(pool.ssd_writes_per_day_bytes));
+  const [perDay, setPerDay] = useState(typedSize(pool.ssd_writes_per_day_bytes));
   const writes = pool.type === "read-write";
   const bad = {
     watermark: within(set.dirty_watermark_percent, 1, 90) ? null : "1 to 90",

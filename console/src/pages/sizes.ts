@@ -1,10 +1,15 @@
 // Sizes, and parts of something, as a person types them.
 import type { Share } from "../api/types";
-import { bytes, parseBytes, percentOf } from "../format";
+import { bytes, exactBytes, parseBytes, percentOf } from "../format";
 
 /** A size, or `off`. */
 export function spelledSize(value: number | null | undefined): string {
   return typeof value === "number" ? bytes(value) : "off";
+}
+
+/** The same for a field in which it is changed: what is read of it is the same size. */
+export function typedSize(value: number | null | undefined): string {
+  return typeof value === "number" ? exactBytes(value) : "off";
 }
 
 /** In bytes; 0 is off; null: not understood. */
@@ -22,6 +27,11 @@ export function readTerabytes(text: string): number | null {
 export function spelledShare(share: Share | null | undefined): string {
   if (share === null || share === undefined) return "off";
   return "percent" in share ? percentOf(share.percent) : bytes(share.bytes);
+}
+
+/** The same for a field in which it is changed. */
+export function typedShare(share: Share | null | undefined): string {
+  return share && "bytes" in share ? exactBytes(share.bytes) : spelledShare(share);
 }
 
 /** 0 bytes are off; null: not understood. */

@@ -7,7 +7,7 @@ import { AskDialog } from "../ui/ask-dialog";
 import { Notice } from "../ui/basics";
 import { TextField } from "../ui/text-field";
 import { WRITE_MODES, writeMode } from "../words";
-import { readShare, readSize, spelledShare, spelledSize } from "./sizes";
+import { readShare, readSize, typedShare, typedSize } from "./sizes";
 
 type Props = { volume: Volume; pools: Pool[]; close: () => void };
 
@@ -18,11 +18,11 @@ export function VolumeSettings({ volume, pools, close }: Props) {
   const isLocal = Boolean(volume.local);
   const [local, setLocal] = useState(isLocal);
   const [readAhead, setReadAhead] = useState(volume.read_ahead);
-  const readCutoff = useTyped(spelledSize(volume.read_cutoff_bytes), sizeError);
-  const writeCutoff = useTyped(spelledSize(volume.write_cutoff_bytes), sizeError);
-  const dirtyCap = useTyped(spelledShare(volume.dirty_cap), shareError);
-  const cacheMin = useTyped(spelledShare(volume.cache_min), shareError);
-  const cacheMax = useTyped(spelledShare(volume.cache_max), shareError);
+  const readCutoff = useTyped(typedSize(volume.read_cutoff_bytes), sizeError);
+  const writeCutoff = useTyped(typedSize(volume.write_cutoff_bytes), sizeError);
+  const dirtyCap = useTyped(typedShare(volume.dirty_cap), shareError);
+  const cacheMin = useTyped(typedShare(volume.cache_min), shareError);
+  const cacheMax = useTyped(typedShare(volume.cache_max), shareError);
   const pool = pools.find((pool) => pool.name === volume.pool);
   const typed = [readCutoff, writeCutoff, dirtyCap, cacheMin, cacheMax];
   const reason = typed.find(({ error }) => error !== null)?.error ?? null;
