@@ -6,11 +6,13 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use hotset_block::{Env, HostEnv};
 
-use crate::running_time::Tries;
+use crate::running_time::{Tries, receive};
 
 /// How long the kernel may take to end the I/O of a process.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -38,11 +40,20 @@ pub(crate) async fn bind_with_retries<T>(env: &HostEnv, bind: impl Fn() -> io::R
 }
 
 /// Returns when nobody holds any of these files and block devices, or after a moment. Who still holds one then, and what
-/// to do, is told when it is opened.
+/// to do, is told when it is opened; so is what does not answer.
 pub(crate) fn wait_for_files(paths: impl Iterator<Item = PathBuf>) {
     let paths: Vec<PathBuf> = paths.collect();
-    let mut tries = Tries::within(END_TIMEOUT);
-    while paths.iter().any(|path| is_held(path)) && tries.pause_again() {}
+    let (free, until_free) = mpsc::channel();
+    // On a thread apart: one that hangs holds up no start.
+    let asking = thread::Builder::new().name("predecessor".to_owned()).spawn(move || {
+        let mut tries = Tries::within(END_TIMEOUT);
+        while paths.iter().any(|path| is_held(path)) && tries.pause_again() {}
+        // Nobody waits any more if that took too long.
+        let _ = free.send(());
+    });
+    if asking.is_ok() {
+        receive(&until_free, 2 * END_TIMEOUT);
+    }
 }
 
 /// Whether another process has locked the file, or claimed the block device. What cannot be asked is judged where it is
@@ -63,7 +74,6 @@ fn is_held(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::thread;
 
     use hotset_block::{Executor, ExecutorOptions};
 

@@ -37,6 +37,14 @@ const LOOP_FILE: &str = "the file of a loop device";
 const HEADING: &str = "# Written by hotset. These block devices back volumes whose newest data may be on SSDs: hotset \
 serves them,\n# nobody else may mount or activate them meanwhile. `hotset udev-rules` prints this file anew.\n";
 
+/// Volumes that the file guards already, and that are none of those it is to guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    Dropped,
+    /// Not all is known that is to be guarded.
+    Kept,
+}
+
 /// A volume whose backing device must be left alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Guarded {
@@ -74,13 +82,19 @@ fn rules_and_lacking(guarded: &[Guarded], before: &str) -> (String, Vec<Guarded>
 ///
 /// # Errors
 /// As of any write; also if no ordinary file is there, or whoever keeps it does not answer.
-pub(crate) fn guard(path: &Path, guarded: Vec<Guarded>) -> io::Result<Vec<Guarded>> {
+pub(crate) fn guard(path: &Path, mut guarded: Vec<Guarded>, others: Others) -> io::Result<Vec<Guarded>> {
     given_file::answered(path, move |path| {
         let before = match given_file::read_ordinary(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             read => Some(String::from_utf8_lossy(&read?).into_owned()),
         };
-        let (rules, lacking) = rules_and_lacking(&guarded, before.as_deref().unwrap_or_default());
+        let said = before.as_deref().unwrap_or_default();
+        if others == Others::Kept {
+            let named = |one: &Guarded| guarded.iter().any(|other| other.volume == one.volume);
+            let unnamed: Vec<Guarded> = guarded_by(said).filter(|one| !named(one)).collect();
+            guarded.extend(unnamed);
+        }
+        let (rules, lacking) = rules_and_lacking(&guarded, said);
         match before {
             None if rules.is_empty() => {}
             Some(before) if before == rules => {}
@@ -132,6 +146,12 @@ fn rule_now(guarded: &Guarded) -> Rule {
 
 fn comment(guarded: &Guarded) -> String {
     format!("# volume {}: {}\n", guarded.volume, guarded.backing)
+}
+
+/// Whom these rules guard.
+fn guarded_by(rules: &str) -> impl Iterator<Item = Guarded> {
+    let volumes = rules.lines().filter_map(|line| line.strip_prefix("# volume ")?.split_once(": "));
+    volumes.map(|(volume, backing)| Guarded { volume: volume.to_owned(), backing: backing.to_owned() })
 }
 
 fn rule_before(guarded: &Guarded, before: &str) -> Option<String> {
@@ -265,14 +285,17 @@ mod tests {
     fn a_file_without_rules_is_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("63.rules");
-        guard(&path, Vec::new()).unwrap();
+        guard(&path, Vec::new(), Others::Dropped).unwrap();
         fs::write(&path, "# volume a: /nowhere/disk\nTHE RULE\n").unwrap();
         let kept = format!("{HEADING}# volume a: /nowhere/disk\nTHE RULE\n");
         for _ in 0..2 {
-            guard(&path, vec![away()]).unwrap();
+            guard(&path, vec![away()], Others::Dropped).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), kept);
         }
-        guard(&path, Vec::new()).unwrap();
+        // While a record cannot be read, nobody knows that it is not needed any more.
+        assert_eq!(guard(&path, Vec::new(), Others::Kept).unwrap(), []);
+        assert_eq!(fs::read_to_string(&path).unwrap(), kept);
+        guard(&path, Vec::new(), Others::Dropped).unwrap();
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
@@ -284,7 +307,7 @@ mod tests {
         let pipe = |path: &Path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
         pipe(&path);
         for guarded in [vec![away()], Vec::new()] {
-            let error = guard(&path, guarded).unwrap_err().to_string();
+            let error = guard(&path, guarded, Others::Dropped).unwrap_err().to_string();
             assert!(error.contains("not an ordinary file"), "{error}");
         }
         assert!(path.exists());

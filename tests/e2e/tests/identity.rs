@@ -206,6 +206,23 @@ fn a_file_whose_opening_hangs_holds_up_no_other_volume() {
 
 // proves: F6, F11
 #[test]
+fn a_start_serves_everything_but_what_lies_on_a_file_whose_opening_hangs() {
+    let mut daemon = Daemon::start();
+    daemon.make_volume(64, "");
+    let behind = daemon.site.blank("behind", MIB);
+    let Some(faulty) = FaultyFile::mount(&daemon.site.path("fuse"), &behind) else { return };
+    daemon.ok(&format!("volume create w --backing {}", faulty.path().display()));
+    daemon.stop();
+    faulty.set(Fault::HangOpens);
+    daemon.launch();
+    daemon.client("v").read(0, 4096).expect("another volume is served");
+    assert!(!daemon.is_online("w"), "it does not answer");
+    faulty.set(Fault::None);
+    tools::eventually("it comes when it answers", LIMIT, || daemon.is_online("w"));
+}
+
+// proves: F6, F11
+#[test]
 fn a_file_whose_close_hangs_holds_up_no_other_volume() {
     let daemon = Daemon::start();
     daemon.make_volume(64, "");

@@ -15,7 +15,7 @@ use super::records::Records;
 use crate::daemon::blocking::blocking;
 use crate::daemon::state::RecordedKind;
 use crate::plane::Snapshot;
-use crate::udev::{self, Guarded};
+use crate::udev::{self, Guarded, Others};
 
 /// How long udev may take to know a device.
 const UDEV_LIMIT: Duration = Duration::from_secs(30);
@@ -90,9 +90,11 @@ impl Guard {
 
     async fn write_rules_for(&self, guarded: BTreeSet<Guarded>) {
         let Some(path) = self.records.config.udev_rules.clone() else { return };
+        // Volumes of a pool whose record cannot be read are nobody's known here, and their newest data is where it was.
+        let others = if self.records.offline().unread_pools.is_empty() { Others::Dropped } else { Others::Kept };
         let shown = path.display().to_string();
         let guarded: Vec<Guarded> = guarded.into_iter().collect();
-        let written = match blocking(move || udev::guard(&path, guarded)).await {
+        let written = match blocking(move || udev::guard(&path, guarded, others)).await {
             Ok(written) => written.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind};
@@ -303,6 +304,10 @@ impl Opening {
 
     /// The pool stays closed until somebody does something; its volumes serve without it where that is safe.
     async fn leave_closed(&self, record: &PoolRecord, why: Closed, error: &ApiError) {
+        // What cannot be opened because the daemon ends is opened by the next one, with all that is in it.
+        if self.records.stopping.load(Ordering::Relaxed) {
+            return;
+        }
         let meanwhile = match record.kind {
             RecordedKind::Read if error.kind == ApiErrorKind::OtherMachine => {
                 "its volumes are not served, because the other machine may serve them"

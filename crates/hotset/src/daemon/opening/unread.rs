@@ -137,6 +137,8 @@ impl UnreadRecords {
         let comes = !known && !self.records.is_open(&name).await && self.records.state.has_record_of(&name);
         if comes {
             self.records.set_offline(record, "it is being opened", Waiting::ForItsSsds);
+            // Before any host can write.
+            self.opening.guard.update_udev_rules().await;
         }
         comes
     }
