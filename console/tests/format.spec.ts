@@ -1,6 +1,17 @@
 // Numbers, sizes and times: what a person reads must be what the daemon said.
 import { expect, test } from "@playwright/test";
-import { bytes, duration, exactBytes, fromNow, latency, lifetime, parseBytes, percent, perSecond, plural } from "../src/format";
+import {
+  bytes,
+  duration,
+  exactBytes,
+  fromNow,
+  latency,
+  lifetime,
+  parseBytes,
+  percent,
+  perSecond,
+  plural,
+} from "../src/format";
 import { readTerabytes } from "../src/pages/sizes";
 
 test("sizes are binary with three digits, and are read back", () => {
