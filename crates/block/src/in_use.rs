@@ -153,9 +153,8 @@ fn is_claimed(path: &Path) -> bool {
 pub fn holder_of(path: &Path) -> io::Result<Option<User>> {
     let metadata = fs::metadata(path)?;
     let shown = loop_over(&Footprint::of_metadata(&metadata), Access::Alone)
-        .or_else(|| claimant(metadata.rdev(), Access::Alone))
-        .or_else(|| User::of_programs(programs::that_write(&metadata)));
-    Ok(shown.or_else(|| is_claimed(path).then_some(User::Claimed)))
+        .or_else(|| claimant(metadata.rdev(), Access::Alone));
+    Ok(shown.or_else(|| program_with(path, &metadata, Access::Alone)))
 }
 
 /// Who keeps us from a device that the kernel says is busy.

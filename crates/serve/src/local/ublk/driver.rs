@@ -54,7 +54,7 @@ impl Start {
         let mut driver = Driver::open()?;
         if let Err(error) = driver.command(self.command, self.device, process) {
             // It may have been done the last time, after nobody waited for that any more.
-            if driver.state_of(self.device)? != State::Live {
+            if !driver.info(self.device).is_ok_and(|info| info.state == State::Live) {
                 return Err(error);
             }
         }
@@ -168,13 +168,9 @@ impl Driver {
 
     fn find(&mut self, mark: u64) -> Result<Option<DeviceInfo>, DriverError> {
         for device in UblkDisk::devices() {
-            match self.with_memory(command::DEVICE_INFO, device, vec![0; DeviceInfo::BYTES]) {
-                Ok(info) => {
-                    let found = understood(DeviceInfo::decode(&info))?;
-                    if found.mark == mark {
-                        return Ok(Some(found));
-                    }
-                }
+            match self.info(device) {
+                Ok(found) if found.mark == mark => return Ok(Some(found)),
+                Ok(_) => {}
                 // It has gone meanwhile; or it is that of a user, of which the driver tells who names its path alone.
                 Err(DriverError::Refused(error))
                     if matches!(error.raw_os_error(), Some(NO_SUCH_DEVICE | INVALID_ARGUMENT)) => {}
@@ -184,9 +180,9 @@ impl Driver {
         Ok(None)
     }
 
-    fn state_of(&mut self, device: u32) -> Result<State, DriverError> {
+    fn info(&mut self, device: u32) -> Result<DeviceInfo, DriverError> {
         let info = self.with_memory(command::DEVICE_INFO, device, vec![0; DeviceInfo::BYTES])?;
-        Ok(understood(DeviceInfo::decode(&info))?.state)
+        understood(DeviceInfo::decode(&info))
     }
 
     /// Of a new device.
