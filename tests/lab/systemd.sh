@@ -15,6 +15,10 @@ step mount -o bind /state/hotset /var/lib/hotset
 ln -s /state/rules /etc/udev/rules.d
 step [ -s /etc/udev/rules.d/63-z-hotset.rules ]
 
+# The machine is emulated, perhaps beside others: what takes seconds elsewhere takes minutes here.
+mkdir -p /etc/systemd
+printf '[Manager]\nDefaultDeviceTimeoutSec=900\nDefaultTimeoutStartSec=900\n' > /etc/systemd/system.conf
+
 echo "UUID=$uuid /srv ext4 x-systemd.requires=hotset.service 0 0" > /etc/fstab
 
 # Runs as soon as the daemon says that it is ready.
@@ -49,7 +53,7 @@ replaced() {
     tries=0
     until [ "$(value ActiveState hotset.service)" = active ] && [ "$(value MainPID hotset.service)" != "$before" ]; do
         tries=$((tries + 1))
-        [ $tries -lt 600 ] || { echo "guest: FAILED: $1: no other daemon"; return 1; }
+        [ $tries -lt 6000 ] || { echo "guest: FAILED: $1: no other daemon"; return 1; }
         sleep 0.1
     done
     # What systemd had to do besides is done.

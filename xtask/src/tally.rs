@@ -58,8 +58,8 @@ impl Tally {
         });
         if let Some(name) = printed.or(failed) {
             self.failures.push(name.to_owned());
-            self.listening = if printed.is_some() { FAILURE_LINES } else { 0 };
-        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.listening = FAILURE_LINES;
+        } else if line == "failures:" || line.starts_with("test ") {
             self.listening = 0;
         } else if self.listening > 0 && !line.trim().is_empty() {
             self.listening -= 1;
@@ -113,13 +113,15 @@ mod tests {
     fn the_failed_are_named_with_the_first_lines_that_they_printed() {
         let mut tally = Tally::default();
         let log = "---- pools::one stdout ----\n\nthread 'pools::one' panicked at pools.rs:7:1:\nleft: 1\n\n\nfailures:\n    \
-                   pools::one\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\ntest a page is drawn ... failed (2.0 s)\nmore\ntest it ends ... timedOut (9.0 s)";
+                   pools::one\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\ntest a page is drawn ... failed (2.0 s)\nmore\ntest another ... passed (1.0 s)\n\
+                   of nobody\ntest it ends ... timedOut (9.0 s)";
         log.lines().for_each(|line| tally.add_line(line));
         let expected = [
             "pools::one",
             "  thread 'pools::one' panicked at pools.rs:7:1:",
             "  left: 1",
             "a page is drawn ... failed (2.0 s)",
+            "  more",
             "it ends ... timedOut (9.0 s)",
         ];
         assert_eq!(tally.failures, expected);

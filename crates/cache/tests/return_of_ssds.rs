@@ -5,7 +5,7 @@ use hotset_block::{ByteRange, Env};
 use hotset_cache::config::PoolKind;
 use hotset_cache::{Durability, Missing, Named, Pool, Volume};
 
-use crate::harness::{TestDevice, TestEnv, run};
+use crate::harness::{Bad, TestDevice, TestEnv, run};
 use crate::world::{MIB, World, read, until, write};
 
 /// Nothing is cleaned by itself while a test runs.
@@ -242,4 +242,92 @@ fn an_ssd_that_was_used_for_something_else_or_lost_what_it_had_brings_nothing_ba
 
 async fn check_page(volume: &Volume<TestEnv>) {
     assert_eq!((read(volume, 5).await, volume.status().lost_bytes), (3, 0));
+}
+
+/// Of SSDs as small as these.
+const SEGMENT_BYTES: u64 = 51 * 4096;
+
+/// Where segments of the log begin in the content of an SSD.
+fn log_segments(content: &[u8]) -> Vec<u64> {
+    let pages = (0..).step_by(4096).zip(content.chunks(4096));
+    pages.filter(|(_, page)| page.starts_with(b"HOTSETls")).map(|(offset, _)| offset).collect()
+}
+
+// proves: F5
+#[test]
+fn what_cannot_be_looked_at_when_its_ssd_is_back_is_used_for_nothing_else() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB; 3], 64 * MIB);
+        let (pool, volume) = lazy(&world).await;
+        for page in 0..50 {
+            write(&volume, page, 3).await;
+        }
+        volume.flush().await.unwrap();
+        let mut held = pull(&world, &pool, &volume, &[0, 1]).await;
+        let (_, content) = held.remove(0);
+        let segments = log_segments(&content);
+        world.ssds[0].plug(content);
+        let device = TestDevice::from(world.ssds[0].clone());
+        segments.into_iter().for_each(|segment| device.become_bad(Bad::FailsToReadAt(segment)));
+        pool.bring_back(Named { path: "ssd0".into(), device }).await.unwrap();
+        assert_ne!(volume.status().lost_bytes, 0, "nobody can say what lies there");
+        // Much is cached, wherever there is room.
+        for first in [4, 36] {
+            volume.populate(ByteRange::at(first * MIB, 28 * MIB)).await.unwrap();
+        }
+        std::mem::forget((pool, volume));
+        let (pool, volume) = world.with(&[world.ssds[0].clone(), world.ssds[2].clone()]).reopened(Missing::Leave).await;
+        assert_eq!(volume.status().lost_bytes, 0, "{}", pool.status().recovery);
+        for page in 0..50 {
+            assert_eq!(read(&volume, page).await, 3, "page {page}");
+        }
+    });
+}
+
+// proves: F5
+#[test]
+fn an_ssd_with_a_part_of_what_is_written_just_now_is_taken_back_when_it_is_known_what_that_is_worth() {
+    run(async |env| {
+        let world = World::new(env.clone().at_pace(10), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let named = world.named();
+        let [first, second] = [0, 1].map(|ssd| named[ssd].device.clone());
+        let pool = world.create_on(PoolKind::ReadWrite, named).await;
+        // Nothing is cleaned, however much a single SSD is in need of that.
+        let backing = TestDevice::from(world.backing());
+        backing.become_bad(Bad::HangsToWrite);
+        let volume = world.volume_on(backing);
+        pool.attach(&volume).await.unwrap();
+        for page in 0..3 {
+            write(&volume, page, 3).await;
+        }
+        volume.flush().await.unwrap();
+        // The first falls silent with a record, and the second one with what it gets next of the row: its summary, at the latest.
+        let free = rest_of_row(&second).await;
+        free.for_each(|page| second.become_bad(Bad::HangsAt(page)));
+        first.become_bad(Bad::HangsToWrite);
+        pool.set(pool.status().settings).await.unwrap();
+        until(&env, "it has left", || pool.ssds_returning().len() == 1).await;
+        let again = || Named { path: "ssd0".into(), device: TestDevice::from(world.ssds[0].clone()) };
+        let refused = pool.bring_back(again()).await.unwrap_err();
+        assert!(refused.to_string().contains("written just now"), "{refused}");
+
+        world.ssds[1].vanish();
+        let _ = volume.flush().await;
+        until(&env, "it is known what is unavailable", || volume.status().lost_bytes > 0).await;
+        until(&env, "both are wanted", || pool.ssds_returning().len() == 2).await;
+        pool.bring_back(again()).await.unwrap();
+        assert_eq!(volume.status().lost_bytes, 0);
+        for page in 0..3 {
+            assert_eq!(read(&volume, page).await, 3, "page {page}");
+        }
+    });
+}
+
+/// The pages of an SSD that the only row that has batches can still use.
+async fn rest_of_row(ssd: &TestDevice) -> impl Iterator<Item = u64> {
+    let content = ssd.content().await;
+    let is_free = |offset: &u64| content[usize::try_from(*offset).unwrap()..][..4096].iter().all(|byte| *byte == 0);
+    let rows = log_segments(&content).into_iter().map(|start| (start, (start..).step_by(4096).find(is_free).unwrap()));
+    let (start, end) = rows.max_by_key(|(start, end)| end - start).unwrap();
+    (end..start + SEGMENT_BYTES).step_by(4096)
 }

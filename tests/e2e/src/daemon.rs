@@ -57,6 +57,8 @@ pub struct Daemon {
     kept: Option<KeptSockets>,
     /// Takes its standard error, if that is no file of ours.
     log_sink: Option<OwnedFd>,
+    /// What the newest start told its service manager, until it was ready.
+    told_at_start: Vec<String>,
 }
 
 /// Sockets that outlive the daemon, as a service manager keeps them for it.
@@ -88,6 +90,7 @@ impl Daemon {
             child: None,
             kept: None,
             log_sink: None,
+            told_at_start: Vec::new(),
         }
     }
 
@@ -167,6 +170,11 @@ impl Daemon {
         child.wait().expect("a child of ours can be waited for");
     }
 
+    /// The lines that the newest start sent to its service manager, the last of which says that it is ready.
+    pub fn told_at_start(&self) -> &[String] {
+        &self.told_at_start
+    }
+
     /// Starts it, and kills it as soon as its state says so: as a service manager kills one that does not get ready. A
     /// process ends only when its I/O has: `let_go` sees to that.
     pub fn launch_and_kill_when(&mut self, is_so: impl Fn(&Self) -> bool, let_go: impl FnOnce()) {
@@ -182,11 +190,15 @@ impl Daemon {
         socket.set_read_timeout(Some(Duration::from_millis(200))).expect("200 ms is a time");
         let started = Moment::now();
         let mut message = [0; 256];
+        self.told_at_start.clear();
         loop {
-            if let Ok(len) = socket.recv(&mut message)
-                && String::from_utf8_lossy(&message[..len]).lines().any(|line| line == "READY=1")
-            {
-                return;
+            if let Ok(len) = socket.recv(&mut message) {
+                let told = String::from_utf8_lossy(&message[..len]).lines().map(str::to_owned).collect::<Vec<_>>();
+                let is_ready = told.iter().any(|line| line == "READY=1");
+                self.told_at_start.extend(told);
+                if is_ready {
+                    return;
+                }
             }
             let child = self.child.as_mut().expect("it was just started");
             if let Some(status) = child.try_wait().expect("a child can be asked") {

@@ -71,6 +71,18 @@ fn a_pool_whose_opening_ends_the_daemon_three_times_is_fenced_and_the_others_are
     faulty.set(Fault::None);
     daemon.restart();
     assert!(!daemon.is_online("v"));
+
+    // Nor does a loss of its record: a scan finds its SSDs.
+    assert!(daemon.stop().success());
+    let config = daemon.site.path("toml");
+    let patterns =
+        format!("ssd_scan = [\"{}*\", \"{}\"]\n", daemon.site.path("bad").display(), faulty.path().display());
+    fs::write(&config, patterns).expect("it is new");
+    fs::remove_file(daemon.site.path("state/pools/bad.json")).expect("it is there");
+    daemon.add_arguments(&format!("--config {}", config.display()));
+    daemon.launch();
+    let pool = daemon.json("pool show bad");
+    assert!(pool["reason"].as_str().is_some_and(|reason| reason.contains("is fenced")), "{pool}");
     let opened = daemon.ok("pool open bad");
     assert!(opened.contains("Opened pool bad"), "{opened}");
     assert_version(&daemon, "v", 1);

@@ -2,6 +2,7 @@
 //!
 //! The tests do what a service manager does: they keep the listening sockets, and start the next daemon on them.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
@@ -200,4 +201,18 @@ fn fio_with_retries_verifies_every_byte() {
     let longest = Duration::from_nanos(longest_ns.expect("fio measures latencies"));
     println!("the longest request that fio saw: {:.2} s", longest.as_secs_f64());
     assert!(longest < PAUSE_MAX, "{longest:?}");
+}
+
+// proves: F2, S4
+#[test]
+fn a_start_that_waits_for_an_ssd_asks_its_service_manager_for_more_time() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[32, 32], "");
+    daemon.stop();
+    let (ssd, away) = (daemon.site.path("ssd0"), daemon.site.path("away"));
+    fs::rename(&ssd, &away).expect("it can be taken away");
+    daemon.launch();
+    let told = daemon.told_at_start();
+    assert!(told.iter().any(|line| line.starts_with("EXTEND_TIMEOUT_USEC=")), "{told:?}");
+    fs::rename(&away, &ssd).expect("it can be put back");
 }

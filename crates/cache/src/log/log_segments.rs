@@ -91,25 +91,26 @@ impl<E: Env> LogSegments<E> {
         }
         let pairs = (ssds.len() / 2).min(32);
         ssds.truncate(if pairs == 0 { 1 } else { 2 * pairs });
-        let taken = join_all(ssds.iter().map(async |ssd| self.take_segment(ssd).await)).await;
-        if taken.iter().any(Option::is_none) || taken.is_empty() {
-            for (ssd, segment) in ssds.iter().zip(taken) {
-                if let Some(segment) = segment {
-                    ssd.segments.set_free(segment, None);
-                }
-            }
-            self.count_openable();
+        let take = async |ssd: &Rc<Ssd<E>>| {
+            let segment = self.take_segment(ssd).await?;
+            Some(Mirror::There(PresentCopy { ssd_uuid: ssd.uuid, ssd: ssd.index, segment }))
+        };
+        let taken: Vec<Mirror> = join_all(ssds.iter().map(take)).await.into_iter().flatten().collect();
+        let second = |pair: &[Mirror]| pair.get(1).copied().unwrap_or(Mirror::Nowhere);
+        let row: Vec<[Mirror; 2]> = taken.chunks(2).map(|pair| [pair[0], second(pair)]).collect();
+        if taken.len() < ssds.len() || taken.is_empty() {
+            self.give_back(&row);
             return None;
         }
-        let mirrors: Vec<Mirror> = ssds
-            .iter()
-            .zip(taken.into_iter().flatten())
-            .map(|(ssd, segment)| Mirror::There(PresentCopy { ssd_uuid: ssd.uuid, ssd: ssd.index, segment }))
-            .collect();
-        if pairs == 0 {
-            return Some(vec![[mirrors[0], Mirror::Nowhere]]);
+        Some(row)
+    }
+
+    /// Segments that no row has after all.
+    pub(super) fn give_back(&self, pairs: &[[Mirror; 2]]) {
+        for copy in pairs.iter().flatten().filter_map(|mirror| mirror.present()) {
+            self.members.ssd(copy.ssd).segments.set_free(copy.segment, None);
         }
-        Some(mirrors.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect())
+        self.count_openable();
     }
 
     /// The segments that were taken for this row are its own from here on.

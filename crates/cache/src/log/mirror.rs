@@ -414,6 +414,9 @@ impl<E: Env> Mirrorer<E> {
         // Asked for in the same turn: no record of an SSD that left can come between.
         if self.rows.record_rows().await.is_err() {
             copy.cell().change(MirrorChange::Withdrawn(old));
+            if old.present().is_some_and(|old| !self.ssd_at(old).is_online()) {
+                copy.cell().change(MirrorChange::Left);
+            }
             return false;
         }
         if let Some(old) = old.present() {

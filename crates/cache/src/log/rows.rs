@@ -75,7 +75,10 @@ impl<E: Env> RowKeeper<E> {
             row.changed.wait().await;
         }
         let Some(pairs) = self.segments.take_segments().await else { return Ok(None) };
-        let Some(slot) = self.state.free_row_slot() else { return Ok(None) };
+        let Some(slot) = self.state.free_row_slot() else {
+            self.segments.give_back(&pairs);
+            return Ok(None);
+        };
         let number = self.state.numbers.take();
         let row = Row::new(slot, number, self.env.random(), pairs, self.segments.segment_pages(), self.env.real_now());
         let row = Rc::new(row);

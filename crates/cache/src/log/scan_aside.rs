@@ -79,18 +79,18 @@ pub(crate) async fn hold_segments<E: Env>(ssd: ReadSsd<'_, E>, rows: &[Rc<Row>])
     }
 }
 
-/// False: it was used for something else since.
+/// False: it was used for something else since. What cannot be read may be all that there is of the row: it is held, too.
 pub(crate) async fn hold_segment<E: Env>(ssd: ReadSsd<'_, E>, row: &Row, position: u32, segment: u32) -> bool {
-    is_own_segment(ssd, row, position, segment).await && ssd.take_for_log(segment, row.incarnation)
+    is_own_segment(ssd, row, position, segment).await != Some(false) && ssd.take_for_log(segment, row.incarnation)
 }
 
-/// The segment has the header of this row: it was not used for anything else.
-async fn is_own_segment<E: Env>(ssd: ReadSsd<'_, E>, row: &Row, position: u32, segment: u32) -> bool {
+/// Whether the segment has the header of this row: then it was not used for anything else. `None`: that cannot be read.
+async fn is_own_segment<E: Env>(ssd: ReadSsd<'_, E>, row: &Row, position: u32, segment: u32) -> Option<bool> {
     if u64::from(segment) >= ssd.layout().segment_count() {
-        return false;
+        return Some(false);
     }
-    let read = ssd.read(ssd.layout().segment_offset(segment), PAGE_BYTES).await;
-    read.is_ok_and(|page| SegmentHeader::decode(&page) == Ok(row.header(position)))
+    let page = ssd.read(ssd.layout().segment_offset(segment), PAGE_BYTES).await.ok()?;
+    Some(SegmentHeader::decode(&page) == Ok(row.header(position)))
 }
 
 /// Copies of the row that are on this SSD count from now on.
@@ -98,8 +98,9 @@ pub(crate) async fn find_copies<E: Env>(ssd: ReadSsd<'_, E>, row: &Row) {
     for (position, pair) in (0..).zip(&row.segments) {
         for cell in pair {
             let Mirror::Away { ssd_uuid, segment } = cell.get() else { continue };
-            let is_there =
-                ssd_uuid == ssd.uuid() && ssd.is_of_log(segment) && is_own_segment(ssd, row, position, segment).await;
+            let is_there = ssd_uuid == ssd.uuid()
+                && ssd.is_of_log(segment)
+                && is_own_segment(ssd, row, position, segment).await == Some(true);
             if is_there && ssd.is_readable() {
                 cell.change(MirrorChange::Found(ssd.index()));
             }

@@ -159,7 +159,7 @@ struct Ways {
     begun: Cell<bool>,
     released: Cell<bool>,
     changed: Event,
-    bad: Cell<Option<Bad>>,
+    bad: RefCell<Vec<Bad>>,
 }
 
 /// A place at which transfers end badly.
@@ -169,6 +169,7 @@ pub(crate) enum Bad {
     HangsToWrite,
     HangsAt(u64),
     FailsAt(u64),
+    FailsToReadAt(u64),
 }
 
 impl From<MemoryDevice> for TestDevice {
@@ -276,7 +277,7 @@ impl TestDevice {
     }
 
     pub(crate) fn become_bad(&self, bad: Bad) {
-        self.ways.bad.set(Some(bad));
+        self.ways.bad.borrow_mut().push(bad);
     }
 
     /// It is one of those whose writes are counted.
@@ -303,11 +304,12 @@ impl TestDevice {
 
     async fn pass(&self, operation: Operation, offset: u64) -> Result<(), DeviceError> {
         let failure = Err(DeviceError::new(DeviceErrorKind::Media, operation, ByteRange::at(0, 0)));
-        match self.ways.bad.get() {
-            Some(Bad::HangsToWrite) if operation == Operation::Write => pending().await,
-            Some(Bad::HangsAt(place)) if place == offset => pending().await,
-            Some(Bad::FailsAt(place)) if place == offset => return failure,
-            Some(_) | None => {}
+        let is_bad = |bad: Bad| self.ways.bad.borrow().contains(&bad);
+        if is_bad(Bad::HangsAt(offset)) || operation == Operation::Write && is_bad(Bad::HangsToWrite) {
+            pending().await
+        }
+        if is_bad(Bad::FailsAt(offset)) || operation == Operation::Read && is_bad(Bad::FailsToReadAt(offset)) {
+            return failure;
         }
         if self.takes_a_turn {
             next_turn().await;

@@ -90,10 +90,15 @@ impl World {
 
     /// A pool with blocks of 64 KiB, in which dirty data stays dirty.
     pub(crate) async fn create(&self, kind: PoolKind) -> Pool<TestEnv> {
+        self.create_on(kind, self.named()).await
+    }
+
+    /// The same on these devices.
+    pub(crate) async fn create_on(&self, kind: PoolKind, ssds: Vec<Named<TestDevice>>) -> Pool<TestEnv> {
         let mut settings = PoolSettings::preset(kind, IoType::Custom);
         settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
         let spec = PoolSpec { name: "tank".parse().unwrap(), kind, settings };
-        Pool::create(self.env.clone(), spec, self.named(), TestDevice::from(self.state.clone())).await.unwrap()
+        Pool::create(self.env.clone(), spec, ssds, TestDevice::from(self.state.clone())).await.unwrap()
     }
 
     /// Opens the pool again.
@@ -116,9 +121,14 @@ impl World {
     }
 
     pub(crate) fn volume(&self) -> Volume<TestEnv> {
+        self.volume_on(TestDevice::from(self.backing.clone()))
+    }
+
+    /// The same on this backing device.
+    pub(crate) fn volume_on(&self, backing: TestDevice) -> Volume<TestEnv> {
         let spec =
             VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
-        Volume::open(self.env.clone(), spec, TestDevice::from(self.backing.clone())).unwrap()
+        Volume::open(self.env.clone(), spec, backing).unwrap()
     }
 
     /// What the backing device itself holds.

@@ -38,6 +38,7 @@ mod tokens;
 mod volume_counters;
 mod who;
 
+use std::convert::Infallible;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -94,6 +95,16 @@ const KEEP_ALIVE: Duration = Duration::from_hours(1);
 
 /// How long a service manager may take to hear how the daemon is.
 const NOTIFY_LIMIT: Duration = Duration::from_secs(1);
+
+/// What a start asks a service manager for, again and again: only one that does nothing any more has taken too long. Hosts may be served
+/// long before the last missing SSD is given up.
+const START_EXTENSION: Duration = Duration::from_secs(60);
+
+/// How often it asks.
+const START_EXTENSION_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How long devices of this machine may take at a clean stop to be taken away.
+const LOCAL_STOP_LIMIT: Duration = Duration::from_secs(8);
 
 /// Runs until a signal ends it. An error is one message for people.
 pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCode, String> {
@@ -318,13 +329,31 @@ fn answer(listeners: Listeners, control: &Control, names: Vec<String>, counters:
     control.rooms.keep_up(Arc::clone(&control.tokens), control.history.clone());
 }
 
-/// Tells the service manager when everything is open, or known not to open.
+/// Tells the service manager when everything is open, or known not to open, and until then that the start goes on.
 async fn announce(start: tokio::task::JoinHandle<()>, local: &LocalDevices) {
     notify([NotifyState::Status("opening pools and volumes")]);
-    if start.await.is_ok() {
-        local.start().await;
+    let opening = async {
+        let begun = start.await;
+        if begun.is_ok() {
+            local.start().await;
+        }
+        begun
+    };
+    let begun = tokio::select! {
+        begun = opening => begun,
+        never = ask_for_time() => match never {},
+    };
+    if begun.is_ok() {
         notify([NotifyState::Ready, NotifyState::Status("serving")]);
         tracing::info!("ready");
+    }
+}
+
+async fn ask_for_time() -> Infallible {
+    let extension_us = u32::try_from(START_EXTENSION.as_micros()).unwrap_or(u32::MAX);
+    loop {
+        notify([NotifyState::ExtendTimeoutUsec(extension_us)]);
+        running_time::sleep(START_EXTENSION_INTERVAL).await;
     }
 }
 
@@ -347,13 +376,17 @@ fn notify<const N: usize>(state: [NotifyState<'static>; N]) {
 async fn stop(rooms: &Rooms, plane: &Handle, mut signals: Signals) -> ExitCode {
     notify([NotifyState::Stopping, NotifyState::Status("stopping")]);
     tracing::info!("stopping");
-    rooms.local.end_unheld().await;
-    rooms.records.stops();
-    let before = plane.snapshot().await.ok();
-    rooms.drives.count_written().await;
-    let stopping = running_time::timeout(STOP_LIMIT, plane.stop());
-    let report = tokio::select! {
-        report = stopping => report,
+    let stopping = async {
+        if running_time::timeout(LOCAL_STOP_LIMIT, rooms.local.end_unheld()).await.is_err() {
+            tracing::warn!("local devices that are left wait for the next start: taking them away took too long");
+        }
+        rooms.records.stops();
+        let before = plane.snapshot().await.ok();
+        rooms.drives.count_written().await;
+        (before, running_time::timeout(STOP_LIMIT, plane.stop()).await)
+    };
+    let (before, report) = tokio::select! {
+        stopped = stopping => stopped,
         () = signals.stop() => {
             tracing::error!("a second signal: stopping at once; the next start recovers");
             return ExitCode::FAILURE;

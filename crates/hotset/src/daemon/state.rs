@@ -499,12 +499,17 @@ impl StateDirectory {
         self.write_begun_anew(HELD_WRITES, &HoldRecords { volumes: holds.to_vec() })
     }
 
-    /// A missing file means that nothing is remembered; so does one that cannot be read, which is kept beside.
+    /// A missing file means that nothing is remembered; so does one that is no such record, which is kept beside. One that its file
+    /// system does not give now stays where it is until something is to be written: the next start may read it.
     fn read_or_begin_anew<T: DeserializeOwned + Default>(&self, name: &'static str) -> T {
         let path = self.path.join(name);
-        self.read_if_there(&path).unwrap_or_else(|error| {
+        let text = self.text_of(&path);
+        let is_given = text.is_ok();
+        record_in(&path, text).map(Option::unwrap_or_default).unwrap_or_else(|error| {
             tracing::warn!("{error}; this record begins anew");
-            if let Err(error) = self.set_aside(path.clone()) {
+            if !is_given {
+                self.in_the_way().insert(name);
+            } else if let Err(error) = self.set_aside(path.clone()) {
                 tracing::warn!("{}: it cannot be set aside: {error}", path.display());
                 self.in_the_way().insert(name);
             }
@@ -560,8 +565,12 @@ impl StateDirectory {
     }
 
     fn read_if_any<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, String> {
+        record_in(path, self.text_of(path))
+    }
+
+    fn text_of(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
         let there = path.to_owned();
-        record_in(path, self.within(move || state_file::read(&there)))
+        self.within(move || state_file::read(&there))
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
@@ -852,6 +861,27 @@ mod tests {
         state.write_host_errors(&[]).unwrap();
         assert_eq!(fs::read(aside(1)).unwrap(), b"{");
         assert!(state.begun_anew().unwrap()[0].contains("host-errors.json.broken"));
+    }
+
+    // proves: F12
+    #[test]
+    fn a_record_that_its_file_system_does_not_give_is_read_by_the_next_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        let local = LocalRecord { volume: "v".into(), backing: "/dev/x".into(), identifier: "i".into() };
+        state.write_locals(std::slice::from_ref(&local)).unwrap();
+        let path = directory.path().join(LOCAL_DEVICES);
+        let elsewhere = directory.path().join("elsewhere");
+        fs::rename(&path, &elsewhere).unwrap();
+        // Reading it fails.
+        fs::create_dir(&path).unwrap();
+        assert_eq!(state.locals(), []);
+        assert!(state.begun_anew().unwrap()[0].contains(LOCAL_DEVICES));
+        drop(state);
+        fs::remove_dir(&path).expect("it was left alone");
+        fs::rename(&elsewhere, &path).unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        assert_eq!((state.locals(), state.begun_anew().unwrap()), (vec![local], Vec::new()));
     }
 
     #[test]

@@ -59,13 +59,24 @@ impl<E: Env> Mirrorer<E> {
         dirty.flat_map(|row| row.segments.iter().flatten()).any(|mirror| mirror.get().ssd_uuid() == Some(ssd_uuid))
     }
 
-    /// What was read from `former` is read from `ssd`, which is the same one, opened anew, from the same turn on.
+    /// What was read from `former` is read from `ssd`, which is the same one, opened anew, from the same turn on: as far as it is held
+    /// there.
     pub(crate) fn read_from_newcomer(&self, former: &Ssd<E>, ssd: &Ssd<E>) {
-        for cell in self.state.rows_aside().iter().flat_map(|row| row.segments.iter().flatten()) {
-            if cell.get().is_on(former.index) {
-                cell.change(MirrorChange::Found(ssd.index));
+        for row in self.state.rows_aside() {
+            for cell in row.segments.iter().flatten() {
+                let Some(copy) = cell.get().present().filter(|copy| copy.ssd == former.index) else { continue };
+                let is_held = ssd.segments.is_of_row(copy.segment, row.incarnation);
+                cell.change(if is_held { MirrorChange::Found(ssd.index) } else { MirrorChange::Left });
             }
         }
+    }
+
+    /// A row that is written still, or sealed just now, has a copy on this SSD, which is away. Whether that one is whole is known when
+    /// the row is sealed; if its other copy is lost before, it is all that there is.
+    pub(crate) fn seals_without(&self, ssd_uuid: u128) -> bool {
+        let rows = self.state.rows_live();
+        let written = rows.iter().filter(|row| !row.life().has_ended());
+        written.flat_map(|row| row.segments.iter().flatten()).any(|cell| cell.get().ssd_uuid() == Some(ssd_uuid))
     }
 
     /// The SSD's copies of rows that live are used for nothing else. Before it has slots.

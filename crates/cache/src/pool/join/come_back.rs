@@ -106,24 +106,30 @@ impl<E: Env> Joiner<E> {
         }
     }
 
-    /// It takes writes: from here on it is an SSD like the others.
+    /// It takes writes: from here on it is an SSD like the others. Refused while something is written of which it has a part: a moment
+    /// later it is known what that is worth.
     pub(crate) async fn join_again(
         self: &Rc<Self>,
         path: String,
         device: Rc<E::Device>,
         superblock: Superblock,
     ) -> Result<(), Error> {
+        if self.log.as_ref().is_some_and(|log| log.mirrorer().seals_without(superblock.ssd_uuid)) {
+            let message =
+                format!("SSD {path} has a part of what is written just now: it is taken back when that is sealed");
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
         let newcomer = Rc::new(self.newcomer_again(path, device, &superblock));
         let ssd = Rc::new(SlotSsd::new(newcomer));
         ssd.begin_incarnation(self.env.random());
         // Its superblock stays, so that a crash leaves what it was.
-        let aside = self.rows_aside();
         let emptied = async {
-            hold_segments(ssd.to_read(), &aside).await;
+            // In this order: of a row that is set aside meanwhile, the first has held all.
             let copies = match &self.log {
                 Some(log) => log.mirrorer().hold_copies(&ssd).await,
                 None => Vec::new(),
             };
+            hold_segments(ssd.to_read(), &self.rows_aside()).await;
             let session = self.members.record().session;
             self.clean.index().format(&ssd, session).await?;
             Ok(copies)

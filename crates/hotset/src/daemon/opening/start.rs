@@ -592,6 +592,11 @@ impl Opening {
                 continue;
             }
             self.records.set_offline(&record, "it is being opened", Waiting::ForItsSsds);
+            if let Some(why) = self.records.failures.fence(&record.name) {
+                let _one_at_a_time = self.records.change.lock().await;
+                self.leave_closed(&record, Closed::Fenced, &fenced(&record.name, &why)).await;
+                continue;
+            }
             let paths: Vec<_> = own.into_iter().map(|ssd| ssd.path.clone()).collect();
             let newer = newer.iter().find(|ssd| ssd.newer.pool_uuid == pool).map(newer_error);
             self.try_all(&record.name, Search { paths, away: Vec::new(), newer }).await;
