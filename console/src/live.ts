@@ -24,11 +24,15 @@ const RETRY_MS = 1000;
 const SIGNED_OUT_MS = 60_000;
 /** How soon sampling begins when there is somebody to ask. */
 const LOOK_MS = 200;
+/** A daemon that says nothing for so long does not answer: it pushes its status every second. Longer than tabs wait for each other. */
+const SILENCE_MS = 15_000;
 
 let abort = new AbortController();
 /** Ends the pause before the next attempt. */
 let wake = () => {};
 let before: Stats | null = null;
+/** When it said something last. */
+let heard = 0;
 /** Whether the series has what was before the page was opened. */
 let filled = false;
 
@@ -40,11 +44,23 @@ export function start(): void {
   });
   void followForever();
   void sampleForever();
+  setInterval(watch, 1000);
+}
+
+/** A connection may stay open to a daemon that hangs, or to a machine that is gone. */
+function watch(): void {
+  if (connection.get().state !== "live" || Date.now() - heard <= SILENCE_MS) return;
+  connection.set({ state: "lost", reason: `it has said nothing for ${SILENCE_MS / 1000} s` });
+  abort.abort();
 }
 
 /** Asks for what is shown everywhere, after something was changed. */
-export async function refresh(): Promise<void> {
-  const [now, list] = await Promise.all([call("get", "/api/v1/status"), call("get", "/api/v1/operations")]);
+export async function refresh(signal?: AbortSignal): Promise<void> {
+  const options = signal === undefined ? {} : { signal };
+  const [now, list] = await Promise.all([
+    call("get", "/api/v1/status", options),
+    call("get", "/api/v1/operations", options),
+  ]);
   status.set(now);
   operations.set(list.operations);
 }
@@ -53,8 +69,10 @@ async function followForever(): Promise<never> {
   for (;;) {
     abort = new AbortController();
     try {
-      session.set(await call("get", "/api/v1/session"));
-      await refresh();
+      const inTime = AbortSignal.any([abort.signal, AbortSignal.timeout(SILENCE_MS)]);
+      session.set(await call("get", "/api/v1/session", { signal: inTime }));
+      await refresh(inTime);
+      heard = Date.now();
       connection.set({ state: "live" });
       if (!filled) void fillFromHistory();
       filled = true;
@@ -71,6 +89,7 @@ async function followForever(): Promise<never> {
 function pushed(name: string, data: string): void {
   // What another tab hands on is for those alone who are signed in.
   if (connection.get().state !== "live") return;
+  heard = Date.now();
   if (name !== "status") {
     eventCount.set(eventCount.get() + 1);
     return;
@@ -125,7 +144,7 @@ async function sampleForever(): Promise<never> {
       await pause(LOOK_MS);
     }
     try {
-      const after = await call("get", "/api/v1/stats");
+      const after = await call("get", "/api/v1/stats", { signal: AbortSignal.timeout(SILENCE_MS) });
       if (before !== null) series.set(extend(series.get(), before, after, Date.now() / 1000));
       before = after;
     } catch (error) {

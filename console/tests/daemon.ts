@@ -105,6 +105,18 @@ export class Daemon {
     return this.path(name);
   }
 
+  /** It does nothing at all while `meanwhile` is done, and its connections stay. */
+  async whilePaused(meanwhile: () => Promise<void>): Promise<void> {
+    // It is the first that was started.
+    const [daemon] = this.children;
+    daemon?.kill("SIGSTOP");
+    try {
+      await meanwhile();
+    } finally {
+      daemon?.kill("SIGCONT");
+    }
+  }
+
   /** Takes an SSD away under the daemon: its file ends where it began. */
   async failSsd(name: string): Promise<void> {
     await truncate(this.path(name), 0);

@@ -197,3 +197,16 @@ test("eight tabs of one browser are all live, and go on when the one that follow
   for (const tab of others) await expect(tab.getByRole("link", { name: "second" })).toBeVisible();
   for (const tab of others) await tab.close();
 });
+
+// proves: S3
+test("a daemon that hangs with its connections open is said not to answer, until it does", async ({ page, daemon }) => {
+  await open(page, daemon, "overview");
+  await expect(page.getByText("Live", { exact: true })).toBeVisible();
+  await daemon.whilePaused(async () => {
+    await expect(page.getByText("The daemon does not answer.")).toBeVisible();
+    await expect(page.getByText("No answer")).toBeVisible();
+    await page.screenshot({ path: shot("silent.png") });
+  });
+  await expect(page.getByText("Live", { exact: true })).toBeVisible();
+  await expect(page.getByText("The daemon does not answer.")).toBeHidden();
+});

@@ -42,14 +42,15 @@ impl<E: Env> PoolInner<E> {
             ssd.change(LifeChange::RemovalBegan { since: self.env.now(), bytes: self.bytes_to_evacuate(ssd) });
         }
         self.joiner.members_changed();
-        let emptied = removal.empty().await;
-        if emptied != Ok(Removed::Done) {
-            removal.keep();
-            return emptied;
-        }
-        let _no_other_change = self.admin_lock.acquire(1).await;
-        // Waiting for that took its time: somebody may have cancelled, an SSD failed, a row been begun that was being prepared.
-        let emptied = removal.empty_log().await;
+        let _no_other_change;
+        let emptied = match removal.empty().await {
+            Ok(Removed::Done) => {
+                _no_other_change = self.admin_lock.acquire(1).await;
+                // Waiting for that took its time: somebody may have cancelled, an SSD failed, a row been begun that was being prepared.
+                removal.empty_log().await
+            }
+            not_emptied => not_emptied,
+        };
         if emptied != Ok(Removed::Done) {
             removal.keep();
             return emptied;
