@@ -35,7 +35,9 @@ export function within(frame: Frame, now: number): { from: number; to: number } 
 export function part(from: number, to: number): Frame {
   const middle = (from + to) / 2;
   const half = Math.max(to - from, PART_SECONDS_MIN) / 2;
-  return { kind: "part", from: middle - half, to: middle + half };
+  // What is still to come is not shown.
+  const ahead = Math.max(0, middle + half - Date.now() / 1000);
+  return { kind: "part", from: middle - half - ahead, to: middle + half - ahead };
 }
 
 export function FrameControls({ frame, setFrame }: { frame: Frame; setFrame: (frame: Frame) => void }) {

@@ -46,6 +46,8 @@ impl Volumes {
         let pool = request.pool.as_deref().map(pool_name).transpose()?;
         self.check_volume(&spec, pool.as_ref()).await?;
         let name = spec.name.clone();
+        // Before anybody can see it.
+        self.statistics_begin(SubjectKind::Volume, name.as_str());
         let block = request.logical_block_bytes;
         let thread = pool.as_ref().map_or(self.records.plane.first(), |pool| self.records.plane.of_pool(pool));
         thread.call(move |plane| plane.open_new_volume(spec, block)).await?;
@@ -346,6 +348,13 @@ impl Volumes {
     /// If told twice.
     pub(crate) fn keeps_statistics(&self, history: history::HistoryHandle, advisor: Arc<Advisor>) {
         assert!(self.history.set((history, advisor)).is_ok(), "there is one history");
+    }
+
+    /// Something new has none of the statistics of what had its name before.
+    pub(crate) fn statistics_begin(&self, kind: SubjectKind, name: &str) {
+        if let Some((history, _)) = self.history.get() {
+            history.note_new(kind, name);
+        }
     }
 
     /// One that is made later is another one, whatever its name.

@@ -9,6 +9,8 @@ mod sampler;
 mod store;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -30,6 +32,9 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(30);
 /// Samples between two rounds of forgetting: an hour.
 const SAMPLES_PER_ROUND: u32 = 120;
 
+/// Samples that wait at most: an hour's.
+const LOOKS_WAITING_MAX: usize = 120;
+
 /// How old the newest sample may be to be the current value.
 const CURRENT_SECONDS: u64 = 120;
 
@@ -47,6 +52,7 @@ pub(crate) struct Question {
 enum HistoryJob {
     Look { at: u64, look: Box<Look> },
     CacheEnabled { volume: String, at: u64 },
+    Begins { subject: Subject },
     Renamed { from: String, to: String },
     KeepAdvice { volume: String, at: u64, state: Vec<u8> },
     KeepSums { volume: String, at: u64, sums: Vec<u8> },
@@ -61,15 +67,19 @@ enum HistoryJob {
 #[derive(Clone)]
 pub(crate) struct HistoryHandle {
     jobs: Sender<HistoryJob>,
+    /// That wait to be kept.
+    looks: Arc<AtomicUsize>,
 }
 
 impl HistoryHandle {
     /// Starts the thread. What is wrong with the file is a condition.
     pub(crate) fn start(directory: &Path, register: ConditionRegister) -> std::io::Result<Self> {
         let (jobs, inbox) = channel();
-        let directory = directory.to_owned();
-        std::thread::Builder::new().name("history".to_owned()).spawn(move || run(&directory, &inbox, register))?;
-        Ok(Self { jobs })
+        let looks = Arc::new(AtomicUsize::new(0));
+        let (directory, waiting) = (directory.to_owned(), Arc::clone(&looks));
+        let thread = std::thread::Builder::new().name("history".to_owned());
+        thread.spawn(move || run(&directory, &inbox, &waiting, register))?;
+        Ok(Self { jobs, looks })
     }
 
     pub(crate) async fn answer(&self, question: Question) -> Result<History, ApiError> {
@@ -81,6 +91,11 @@ impl HistoryHandle {
     pub(crate) fn note_cache_enabled(&self, volume: &str) {
         // Without a history there is nothing to note it in.
         let _ = self.jobs.send(HistoryJob::CacheEnabled { volume: volume.to_owned(), at: now() });
+    }
+
+    /// Something new has this name: statistics of another one that had it are not its own.
+    pub(crate) fn note_new(&self, kind: SubjectKind, name: &str) {
+        let _ = self.jobs.send(HistoryJob::Begins { subject: Subject::new(kind, name) });
     }
 
     /// A volume's statistics go on under its new name.
@@ -124,8 +139,12 @@ impl HistoryHandle {
         answer.await.map_err(|_| gone())
     }
 
-    /// A look at all counters. False: nobody is there to take it.
+    /// A look at all counters. False: nobody is there to take it. While many wait for a disk that hangs, it is let go.
     pub(crate) fn take(&self, look: Look) -> bool {
+        if self.looks.fetch_add(1, Ordering::Relaxed) >= LOOKS_WAITING_MAX {
+            self.looks.fetch_sub(1, Ordering::Relaxed);
+            return true;
+        }
         self.jobs.send(HistoryJob::Look { at: now(), look: Box::new(look) }).is_ok()
     }
 }
@@ -139,12 +158,16 @@ fn now() -> u64 {
 }
 
 /// The thread: does one job after the other until nobody can send any more.
-fn run(directory: &Path, inbox: &Receiver<HistoryJob>, register: ConditionRegister) {
+fn run(directory: &Path, inbox: &Receiver<HistoryJob>, looks: &AtomicUsize, register: ConditionRegister) {
     let mut keeper = Keeper::new(directory, register);
     for job in inbox {
         match job {
-            HistoryJob::Look { at, look } => keeper.take(at, *look),
+            HistoryJob::Look { at, look } => {
+                looks.fetch_sub(1, Ordering::Relaxed);
+                keeper.take(at, *look);
+            }
             HistoryJob::CacheEnabled { volume, at } => keeper.note_cache_enabled(&volume, at),
+            HistoryJob::Begins { subject } => keeper.keep(|store| store.begin(&subject)),
             HistoryJob::Renamed { from, to } => keeper.rename(&from, &to),
             HistoryJob::KeepAdvice { volume, at, state } => keeper.keep(|store| store.keep_advice(&volume, at, &state)),
             HistoryJob::KeepSums { volume, at, sums } => keeper.keep(|store| store.keep_sums(&volume, at, &sums)),
@@ -277,10 +300,12 @@ fn answer(store: &Store, question: &Question, now: u64) -> rusqlite::Result<Hist
     let step = step_for(level, *from, *to, *points);
     // The interval that is not over yet, too.
     let rows = store.rows(level, subject, *from, to.div_ceil(level.step_seconds) * level.step_seconds)?;
-    let newest = store.rows(LEVELS[0], subject, now.saturating_sub(CURRENT_SECONDS), u64::MAX)?;
+    // A clock that was set back has left some that lie ahead.
+    let end = |level: Level| now.div_ceil(level.step_seconds) * level.step_seconds;
+    let newest = store.rows(LEVELS[0], subject, now.saturating_sub(CURRENT_SECONDS), end(LEVELS[0]))?;
     let current = newest.iter().rev().find(|(_, bucket)| bucket.covered_ms > 0).or(newest.last());
     let average = |level: Level, days: u64| -> rusqlite::Result<Option<HistoryPoint>> {
-        let rows = store.rows(level, subject, now.saturating_sub(days * DAY), u64::MAX)?;
+        let rows = store.rows(level, subject, now.saturating_sub(days * DAY), end(level))?;
         let mut sum = Bucket::default();
         for (_, bucket) in &rows {
             sum.add(bucket);

@@ -170,15 +170,18 @@ impl Store {
         Ok(())
     }
 
+    /// Forgets another one that had this name before.
+    pub(super) fn begin(&mut self, subject: &Subject) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        forget_subjects(&transaction, "kind = ?1 AND name = ?2", params![subject.kind.word(), subject.name])?;
+        transaction.commit()
+    }
+
     /// The rows of a volume are under its new name from now on; those of another one that had it before are forgotten.
     pub(super) fn rename_volume(&mut self, from: &str, to: &str) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         let kind = SubjectKind::Volume.word();
-        transaction.execute(
-            "DELETE FROM rows WHERE subject IN (SELECT id FROM subjects WHERE kind = ?1 AND name = ?2)",
-            params![kind, to],
-        )?;
-        transaction.execute("DELETE FROM subjects WHERE kind = ?1 AND name = ?2", params![kind, to])?;
+        forget_subjects(&transaction, "kind = ?1 AND name = ?2", params![kind, to])?;
         transaction.execute("UPDATE subjects SET name = ?3 WHERE kind = ?1 AND name = ?2", params![kind, from, to])?;
         for table in ["advice", "advice_sums"] {
             transaction.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [to])?;
@@ -270,7 +273,11 @@ fn id_of(transaction: &rusqlite::Transaction<'_>, subject: &Subject, at: u64) ->
     }
     let count: i64 = transaction.query_row("SELECT count(*) FROM subjects", [], |row| row.get(0))?;
     if usize::try_from(count).is_ok_and(|count| count >= SUBJECTS_MAX) {
-        return Ok(None);
+        // What was not there for a day is gone, and gives way; the first that went goes first.
+        let gone = "id = (SELECT id FROM subjects WHERE seen < ?1 ORDER BY seen LIMIT 1)";
+        if forget_subjects(transaction, gone, params![signed(at.saturating_sub(DAY))])? == 0 {
+            return Ok(None);
+        }
     }
     transaction.prepare_cached("INSERT INTO subjects (kind, name, seen) VALUES (?1, ?2, ?3)")?.execute(params![
         subject.kind.word(),
@@ -278,6 +285,17 @@ fn id_of(transaction: &rusqlite::Transaction<'_>, subject: &Subject, at: u64) ->
         signed(at)
     ])?;
     Ok(Some(transaction.last_insert_rowid()))
+}
+
+/// Forgets the subjects of this condition, with all that is known of them; answers how many there were.
+fn forget_subjects(
+    transaction: &rusqlite::Transaction<'_>,
+    condition: &str,
+    arguments: &[&dyn rusqlite::ToSql],
+) -> rusqlite::Result<usize> {
+    let rows = format!("DELETE FROM rows WHERE subject IN (SELECT id FROM subjects WHERE {condition})");
+    transaction.execute(&rows, arguments)?;
+    transaction.execute(&format!("DELETE FROM subjects WHERE {condition}"), arguments)
 }
 
 fn signed(seconds: u64) -> i64 {
@@ -368,6 +386,35 @@ mod tests {
         };
         assert_eq!((reads(&new), reads(&old)), (vec![5, 6], Vec::new()));
         assert_eq!(store.cache_enabled(&new).unwrap(), Some(40));
+    }
+
+    #[test]
+    fn a_new_volume_has_nothing_of_another_one_that_had_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = store(directory.path());
+        let pool = Subject::new(SubjectKind::Pool, "v");
+        store.append(30, &[(subject(), bucket(99, 9)), (pool.clone(), bucket(7, 1))]).unwrap();
+        store.note_cache_enabled("v", 20).unwrap();
+        store.begin(&subject()).unwrap();
+        assert_eq!(store.cache_enabled(&subject()).unwrap(), None);
+        store.append(60, &[(subject(), bucket(5, 1))]).unwrap();
+        let reads = |subject| sum(&store.rows(LEVELS[1], subject, 0, 3600).unwrap(), Field::reads());
+        assert_eq!((reads(&subject()), reads(&pool)), (5, 7));
+    }
+
+    #[test]
+    fn what_is_gone_for_a_day_gives_way_to_what_is_new() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = store(directory.path());
+        let volume = |number: usize| Subject::new(SubjectKind::Volume, format!("v{number}"));
+        let all: Vec<_> = (0..SUBJECTS_MAX).map(|number| (volume(number), bucket(1, 1))).collect();
+        store.append(30, &all).unwrap();
+        let (kept, later) = (&all[1..], 30 + DAY);
+        store.append(later, kept).unwrap();
+        let new = [(volume(SUBJECTS_MAX), bucket(1, 1)), (volume(SUBJECTS_MAX + 1), bucket(1, 1))];
+        store.append(later + 30, &new).unwrap();
+        let rows = |number: usize| store.rows(LEVELS[2], &volume(number), 0, 2 * DAY).unwrap().len();
+        assert_eq!((rows(0), rows(1), rows(SUBJECTS_MAX), rows(SUBJECTS_MAX + 1)), (0, 2, 1, 0));
     }
 
     // proves: A1

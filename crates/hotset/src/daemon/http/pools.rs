@@ -23,6 +23,7 @@ pub(super) async fn create_pool(State(rooms): Manages, Body(request): Body<api::
     // A change is carried through even if its client hangs up.
     lasting(async move {
         rooms.creation.create_pool(&request).await?;
+        rooms.volumes.statistics_begin(SubjectKind::Pool, &request.name);
         rooms.note(SubjectKind::Pool, &request.name, "new");
         rooms.reporting.pool(&request.name).await
     })
