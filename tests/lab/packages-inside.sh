@@ -113,6 +113,18 @@ step udevadm trigger --settle --action=change --sysname-match="$(basename "$(rea
 udevadm info --query=property "$(disk ssd0)" > /run/properties
 step grep -x ID_FS_TYPE=hotset_member /run/properties
 step systemctl start hotset.socket hotset.service
+# Whoever uses a volume as a device would wait for a daemon that does not come.
+step mount /srv/data
+exec 9> /srv/data/open
+if dpkg --remove hotset > /run/refused 2>&1; then failed "the program was taken from under a file system in use"; fi
+cat /run/refused
+step grep "not removed: volumes are in use.*data" /run/refused
+step systemctl is-active hotset.service hotset.socket
+step sync
+exec 9>&-
+step umount /srv/data
+echo "guest: a removal was refused"
+
 # What stays dirty on the SSDs is told to whoever takes the program away.
 step hotset pool set fast dirty-watermark=90 dirty-age=30d flush-rate=low
 step dd if=/dev/urandom of=/dev/hotset/data bs=1M count=4 oflag=direct
@@ -122,6 +134,12 @@ step grep "data at risk: .*MiB" /run/removed
 step grep "63-z-hotset.rules stays" /run/removed
 [ ! -e /usr/bin/hotset ] || failed "the program is left"
 [ -s /var/lib/hotset/pools/fast.member ] || failed "the state is gone"
+# Installed again, it goes on, and what was removed once can be removed once more.
+step dpkg --install /packages/newer.deb
+step systemctl is-active hotset.service hotset.socket
+step systemctl is-enabled hotset.service hotset.socket
+step dpkg --remove hotset
+echo "guest: installed again"
 before=$(md5sum "$(disk ssd0)" "$(disk ssd1)" "$(disk backing)")
 dpkg --purge hotset > /run/purged 2>&1 || failed "the package is not purged"
 cat /run/purged

@@ -20,6 +20,7 @@ before_the_daemon() {
     else
         /programs/udevadm info --query=property "$backing" > /run/properties
         step grep -x SYSTEMD_READY=0 /run/properties
+        step grep -x ID_FS_TYPE=hotset_backing /run/properties
         step grep -x UDISKS_IGNORE=1 /run/properties
     fi
 }

@@ -10,6 +10,7 @@ mod golden;
 mod golden_live;
 mod golden_log;
 mod harness;
+mod held_requests;
 mod hung_state;
 mod in_memory;
 mod kept;

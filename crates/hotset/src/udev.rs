@@ -20,8 +20,10 @@ use crate::{given_file, state_file};
 /// which sets `MD_UUID`, and before the rules that assemble arrays (64) and activate volume groups (69).
 pub(crate) const RULES_FILE: &str = "/etc/udev/rules.d/63-z-hotset.rules";
 
-/// Properties that tell a device from another, the best first. The last one tells its place only.
-const IDENTITIES: [&str; 7] = ["DM_UUID", "MD_UUID", "ID_WWN", "ID_SERIAL", LOOP_FILE, "DM_NAME", "ID_PATH"];
+/// Properties that tell a device from another, the best first. The last one tells its place only. `ID_WWN` is cut to 64 bits: what a
+/// RAID controller or an array in a SAN exports has 128, of which it has the first alike in all (`scsi_id`(8)).
+const IDENTITIES: [&str; 8] =
+    ["DM_UUID", "MD_UUID", "ID_WWN_WITH_EXTENSION", "ID_WWN", "ID_SERIAL", LOOP_FILE, "DM_NAME", "ID_PATH"];
 
 /// The rules that are installed with the daemon, where udev finds them, and what they say of a local device.
 const PACKAGED_RULES: &str = "61-hotset.rules";
@@ -144,8 +146,10 @@ fn rule_now(guarded: &Guarded) -> Rule {
     }
 }
 
+/// One line, whatever is spelled there: udev runs what a line of its own says.
 fn comment(guarded: &Guarded) -> String {
-    format!("# volume {}: {}\n", guarded.volume, guarded.backing)
+    let line = format!("# volume {}: {}", guarded.volume, guarded.backing);
+    line.replace(char::is_control, "?") + "\n"
 }
 
 /// Whom these rules guard.
@@ -160,7 +164,8 @@ fn rule_before(guarded: &Guarded, before: &str) -> Option<String> {
     Some(format!("{comment}{rule}\n"))
 }
 
-/// The rule for a device of these properties; none if nothing tells it from others.
+/// The rule for a device of these properties; none if nothing tells it from others. LVM passes over `SYSTEMD_READY`: as md, btrfs and bcache,
+/// it is told by the type of the content.
 fn rule(properties: &BTreeMap<String, String>) -> Option<String> {
     let found = IDENTITIES.iter().find_map(|name| Some((name, properties.get(*name).filter(|id| !id.is_empty())?)));
     let (name, id) = found?;
@@ -169,7 +174,7 @@ fn rule(properties: &BTreeMap<String, String>) -> Option<String> {
     let partition = properties.get("PARTN").map_or(String::new(), |number| format!(", ENV{{PARTN}}==\"{number}\""));
     Some(format!(
         "ACTION!=\"remove\", SUBSYSTEM==\"block\", {what}==\"{}\"{partition}, ENV{{UDISKS_IGNORE}}=\"1\", \
-         ENV{{SYSTEMD_READY}}=\"0\", OPTIONS+=\"link_priority=-100\"",
+         ENV{{SYSTEMD_READY}}=\"0\", ENV{{ID_FS_TYPE}}=\"hotset_backing\", OPTIONS+=\"link_priority=-100\"",
         pattern(id)
     ))
 }
@@ -233,6 +238,9 @@ mod tests {
         );
         let partition = rule(&of(&[("ID_WWN", "0x5"), ("PARTN", "3")])).unwrap();
         assert!(partition.contains("ENV{ID_WWN}==\"0x5\", ENV{PARTN}==\"3\""), "{partition}");
+        let exported = [("ID_WWN", "0x600508e000000000"), ("ID_WWN_WITH_EXTENSION", "0x600508e0000000001a2b3c4d")];
+        let exported = rule(&of(&exported)).unwrap();
+        assert!(exported.contains("ENV{ID_WWN_WITH_EXTENSION}==\"0x600508e0000000001a2b3c4d\","), "{exported}");
         let volume = rule(&of(&[("DM_UUID", "LVM-abc"), ("ID_SERIAL", "x")])).unwrap();
         assert!(volume.contains("ENV{DM_UUID}==\"LVM-abc\""), "{volume}");
         let image = rule(&of(&[(LOOP_FILE, "/srv/disk 1.img"), ("ID_PATH", "x")])).unwrap();
@@ -243,6 +251,8 @@ mod tests {
     #[test]
     fn an_identity_cannot_end_its_rule() {
         assert_eq!(pattern("a\"b*c|d"), "a?b?c?d");
+        let guarded = Guarded { volume: "v".into(), backing: "/tmp/x\nRUN+=\"/tmp/e\"\r".into() };
+        assert_eq!(comment(&guarded), "# volume v: /tmp/x?RUN+=\"/tmp/e\"?\n");
     }
 
     // proves: F8

@@ -91,7 +91,7 @@ impl TlsAcceptor {
         while tls.connection.borrow().is_handshaking() {
             let received = tls.receive_now();
             // Also after an error: the alert tells the client why.
-            tls.flush().await?;
+            tls.flush(|| ()).await?;
             match received {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
@@ -99,7 +99,7 @@ impl TlsAcceptor {
                 Err(error) => return Err(error),
             }
         }
-        tls.flush().await?;
+        tls.flush(|| ()).await?;
         Ok(tls)
     }
 }
@@ -230,10 +230,13 @@ impl TlsStream {
         }
     }
 
-    pub(crate) async fn flush(&self) -> io::Result<()> {
+    pub(crate) async fn flush(&self, taken: impl Fn()) -> io::Result<()> {
         loop {
             match self.flush_now() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stream.writable().await?;
+                    taken();
+                }
                 done => return done,
             }
         }

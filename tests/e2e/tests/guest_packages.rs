@@ -46,7 +46,14 @@ fn a_person_installs_mounts_upgrades_under_load_and_purges_on_an_empty_debian() 
         assert!(first.contains(part) && !first.contains("FAILED"), "{part}: {first}");
     }
     let second = boot(&site, &lab, &DISKS);
-    for part in ["guest: mounted at the start", "not touched", "guest: done"] {
+    let parts = [
+        "guest: mounted at the start",
+        "guest: a removal was refused",
+        "guest: installed again",
+        "not touched",
+        "guest: done",
+    ];
+    for part in parts {
         assert!(second.contains(part) && !second.contains("FAILED"), "{part}: {second}");
     }
     println!("{first}\n{second}");

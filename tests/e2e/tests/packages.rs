@@ -88,6 +88,7 @@ fn the_package_has_all_its_parts_and_lintian_finds_nothing() {
     for file in [
         "/usr/bin/hotset",
         "/etc/hotset/hotset.toml",
+        "/etc/needrestart/conf.d/hotset.conf",
         "/usr/lib/systemd/system/hotset.service",
         "/usr/lib/systemd/system/hotset-replace.service",
         "/usr/lib/systemd/system/hotset.socket",

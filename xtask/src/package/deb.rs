@@ -15,6 +15,7 @@ const MAINTAINER: (&str, &str) = ("Hotset maintainers", "hotset@packages.invalid
 const FILES: &[(&str, &str)] = &[
     ("contrib/hotset.toml", "etc/hotset/hotset.toml"),
     ("contrib/61-hotset.rules", "usr/lib/udev/rules.d/61-hotset.rules"),
+    ("contrib/needrestart.conf", "etc/needrestart/conf.d/hotset.conf"),
     ("packaging/debian/copyright", "usr/share/doc/hotset/copyright"),
     ("packaging/debian/lintian-overrides", "usr/share/lintian/overrides/hotset"),
 ];

@@ -88,6 +88,9 @@ impl Resident {
             return;
         }
         self.pages_max = pages_max;
+        if at(pages_max) < self.places.len() {
+            self.pack();
+        }
         self.places.reserve_exact(at(pages_max).saturating_sub(self.places.len()));
         let mut index = PageIndex::new(pages_max.max(self.len()));
         for (place, held) in (0..).zip(&self.places) {
@@ -96,6 +99,30 @@ impl Resident {
             }
         }
         self.index = index;
+    }
+
+    /// Pages lie side by side from here on; what they do not need of the table goes back to the kernel.
+    fn pack(&mut self) {
+        let mut used = 0;
+        let moved: Vec<u32> = self
+            .places
+            .iter()
+            .map(|held| {
+                let place = used;
+                used += u32::from(held.page.is_some());
+                place
+            })
+            .collect();
+        let to = |place: u32| if place == NONE { NONE } else { moved[at(place)] };
+        self.places.retain(|held| held.page.is_some());
+        for held in &mut self.places {
+            (held.newer, held.older) = (to(held.newer), to(held.older));
+        }
+        for list in [&mut self.small, &mut self.main] {
+            (list.newest, list.oldest) = (to(list.newest), to(list.oldest));
+        }
+        self.free = NONE;
+        self.places.shrink_to(at(self.pages_max));
     }
 
     pub(super) fn holds(&self, key: u64) -> bool {
@@ -344,5 +371,10 @@ mod tests {
         (0..u64::from(PAGES)).for_each(|key| resident.insert(key, buffers.take(1), FrameQueue::Small));
         assert!(size_of::<Frame>() <= 56, "{}", size_of::<Frame>());
         assert!(resident.memory_bytes() <= u64::from(PAGES) * BYTES_PER_PAGE + 8, "{}", resident.memory_bytes());
+        while resident.len() > PAGES / 100 {
+            resident.evict();
+        }
+        resident.resize(PAGES / 100);
+        assert!(resident.memory_bytes() <= u64::from(PAGES / 100) * BYTES_PER_PAGE + 8, "{}", resident.memory_bytes());
     }
 }

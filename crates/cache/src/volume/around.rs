@@ -85,6 +85,8 @@ impl<E: Env> VolumeInner<E> {
         while start < range.end {
             let end = range.end.min(start + limits::ZERO_CHUNK_BYTES);
             let length = usize::try_from(end - start).expect("a chunk fits in memory");
+            // Requests for zeroes carry none, and so nobody else bounds how many there are.
+            let _turn = self.zeroing.acquire(1).await;
             self.backing.write(start, self.env.buffers().take_zeroed(length)).await?;
             add(&self.steps, 1);
             start = end;

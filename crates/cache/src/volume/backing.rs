@@ -115,6 +115,15 @@ impl Drop for CountedOperation<'_> {
     }
 }
 
+/// Wakes those who wait when it is dropped, with whatever ends there.
+struct WakeAtEnd<'a>(&'a Event);
+
+impl Drop for WakeAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.wake_all();
+    }
+}
+
 /// Whether a device answers.
 #[derive(Default)]
 struct Answers {
@@ -626,12 +635,12 @@ impl<E: Env> Backing<E> {
         }
         self.until_looked().await?;
         let device = self.writable_device()?;
-        let working = CountedOperation::new(&self.clean_cost, cost);
+        // In this order: what is dropped last wakes those who wait for what is dropped first.
+        let _ended = WakeAtEnd(&self.clean_ended);
+        let _working = CountedOperation::new(&self.clean_cost, cost);
         let (buf, result) = self.watched(&self.changes, device.write(offset, buf)).await;
         self.io.has_written(buf.len());
         self.flusher.wrote();
-        drop(working);
-        self.clean_ended.wake_all();
         result.map_err(|error| self.error(&error))
     }
 

@@ -4,6 +4,7 @@
 //! What a pass did not write, because a host overwrote it or wrote it itself just then, is written with its pages held, as a host's
 //! own write would be. So a sweep ends, however fast hosts overwrite, and what is dirty afterwards became so after it began.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -135,11 +136,7 @@ impl<E: Env> LoggedVolume<'_, E> {
             let written = self.sweep_pass(ranges.clone()).await?;
             let left: Vec<_> = ranges.into_iter().flat_map(|range| self.dirty_ranges(range)).collect();
             let left = left.iter().flat_map(|range| without(range, &written));
-            let held = left.map(|range| self.write_out_held(range));
-            let mut held = stream::iter(held).buffer_unordered(HELD_AT_ONCE);
-            while let Some(outcome) = held.next().await {
-                outcome?;
-            }
+            self.sweep_held(left.collect()).await?;
         }
         // What was written with its pages held is clean when it is flushed.
         self.clean_written_out().await
@@ -153,6 +150,24 @@ impl<E: Env> LoggedVolume<'_, E> {
         self.volume.cleaning.end_pass();
         self.log.signals().room.wake_all();
         written
+    }
+
+    /// What no pass could write, with its pages held. A write that was begun is waited for, whatever becomes of the others: what is let go
+    /// of may still land, over something newer.
+    async fn sweep_held(self, left: Vec<Range<u64>>) -> Result<(), Error> {
+        self.check_goes_on()?;
+        self.volume.cleaning.begin_pass();
+        let mut result = Ok(());
+        let failed = Cell::new(false);
+        let next = left.into_iter().take_while(|_| !failed.get()).map(|range| self.write_out_held(range));
+        let mut writes = stream::iter(next).buffer_unordered(HELD_AT_ONCE);
+        while let Some(written) = writes.next().await {
+            failed.set(failed.get() || written.is_err());
+            result = result.and(written);
+        }
+        self.volume.cleaning.end_pass();
+        self.log.signals().room.wake_all();
+        result
     }
 
     async fn write_out_held(self, pages: Range<u64>) -> Result<(), Error> {

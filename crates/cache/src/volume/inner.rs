@@ -4,6 +4,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
+use hotset_block::sync::Semaphore;
 use hotset_block::{ByteRange, Env, Instant};
 
 use crate::address::VolumeIndex;
@@ -19,6 +20,7 @@ use crate::status::VolumeStats;
 use crate::volume::backing::{Backing, Failures};
 use crate::volume::cleaning::VolumeCleaning;
 use crate::volume::life::{VolumeChange, VolumeLife};
+use crate::volume::line::Line;
 use crate::volume::locks::{Held, RangeLocks};
 use crate::volume::missed::LastMisses;
 use crate::volume::place::{Attached, PoolRooms};
@@ -28,6 +30,9 @@ use crate::volume::requests::Durability;
 use crate::volume::stats::Stats;
 use crate::volume::streams::Streams;
 use crate::volume::view::BackingView;
+
+/// Buffers of zeroes, of `limits::ZERO_CHUNK_BYTES` each, that a volume writes at once at most.
+const ZERO_CHUNKS_AT_ONCE: u64 = 4;
 
 /// A block device that a host sees. A handle: cloning it is cheap. Each client has its own: it is told once
 /// of what may be lost of what was written.
@@ -49,6 +54,8 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) backing: Rc<Backing<E>>,
     pub(crate) view: BackingView<E>,
     pub(crate) locks: RangeLocks,
+    /// Requests that wait for room, and those behind them.
+    pub(crate) line: Line,
     /// Its pages in the memory cache of its thread.
     pub(crate) memory: Rc<VolumePages>,
     pub(super) attached: RefCell<Option<Rc<Attached<E>>>>,
@@ -70,6 +77,8 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) clean_locks: RangeLocks,
     /// Decides which writes go past a dirty cap that is nearly reached.
     pub(super) pace: Pace,
+    /// Buffers of zeroes that are being written.
+    pub(super) zeroing: Semaphore,
 }
 
 impl<E: Env> Clone for Volume<E> {
@@ -107,6 +116,7 @@ impl<E: Env> VolumeInner<E> {
             backing,
             view,
             locks: RangeLocks::default(),
+            line: Line::default(),
             memory: Rc::new(memory),
             attached: RefCell::new(None),
             read_streams: RefCell::new(Streams::new()),
@@ -123,6 +133,7 @@ impl<E: Env> VolumeInner<E> {
             steps: Cell::new(0),
             clean_locks: RangeLocks::default(),
             pace: Pace::default(),
+            zeroing: Semaphore::new(ZERO_CHUNKS_AT_ONCE),
         };
         Rc::new(inner)
     }
@@ -198,8 +209,10 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// Where it is cached, for a request that may have waited. Refused when its pool has stopped meanwhile: what came too late to
-    /// be drained neither reads what is old on the backing device, nor writes there beneath dirty data.
+    /// be drained neither reads what is old on the backing device, nor writes there beneath dirty data. Refused, too, of a volume that was
+    /// fenced meanwhile: what is in flight there from before is not to land over it.
     pub(crate) fn place(&self) -> Result<Option<Rc<Attached<E>>>, Error> {
+        self.check_not_fenced()?;
         let attached = self.attached();
         let has_stopped = attached.as_ref().is_some_and(|attached| attached.pool.life.has_stopped());
         if has_stopped || self.life.is_cut_off() {

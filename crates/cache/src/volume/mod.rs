@@ -8,6 +8,7 @@ pub(crate) mod effort;
 pub(crate) mod held_pages;
 pub(crate) mod latency;
 pub(crate) mod life;
+pub(crate) mod line;
 pub(crate) mod locks;
 pub(crate) mod missed;
 pub(crate) mod pieces;

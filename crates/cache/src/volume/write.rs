@@ -16,6 +16,7 @@ use crate::members::io::add;
 use crate::volume::fill::Filler;
 use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::{Volume, VolumeInner};
+use crate::volume::line::PlaceInLine;
 use crate::volume::locks::Held;
 use crate::volume::place::Attached;
 use crate::volume::requests::Durability;
@@ -53,21 +54,24 @@ impl<E: Env> VolumeInner<E> {
         let streaming = cutoff.is_some_and(|cutoff| self.write_streams.borrow_mut().record(range) > cutoff);
         let passage = if streaming { Passage::Past } else { Passage::Counted };
         self.tap.note(&pages_of(range), Direction::Write, passage);
-        self.store(range, buf, streaming, durability).await
+        let mut place = self.line.place(pages_of(range));
+        self.store(range, buf, streaming, durability, &mut place).await
     }
 
+    /// Stores a request, or a part of one; `place` is that of the whole.
     async fn store(
         self: &Rc<Self>,
         range: ByteRange,
         buf: Buf,
         streaming: bool,
         durability: Durability,
+        place: &mut PlaceInLine<'_>,
     ) -> Result<(), Error> {
         let hints = self.write_hints(range.length(), streaming, durability);
-        let (held, attached, route) = self.hold_for_write(range, hints).await?;
+        let (held, attached, route) = self.hold_for_write(range, hints, place).await?;
         if let Route::Split(page) = route {
             drop(held);
-            return Box::pin(self.store_parts(range, page * PAGE, &buf, streaming, durability)).await;
+            return Box::pin(self.store_parts(range, page * PAGE, &buf, streaming, durability, place)).await;
         }
         if streaming && route == Route::Around {
             add(&self.stats.bypassed_writes, 1);
@@ -102,6 +106,7 @@ impl<E: Env> VolumeInner<E> {
         buf: &Buf,
         streaming: bool,
         durability: Durability,
+        place: &mut PlaceInLine<'_>,
     ) -> Result<(), Error> {
         let is_inside = range.start < middle && middle < range.end;
         assert!(is_inside, "a write of {range:?} is parted at {middle}, and one part of it has no bytes");
@@ -109,8 +114,8 @@ impl<E: Env> VolumeInner<E> {
         // Copies, for devices ask for aligned buffers.
         let copy = |part: &[u8]| self.env.buffers().copy_of(part);
         let (head, tail) = (copy(&buf[..length]), copy(&buf[length..]));
-        self.store(ByteRange { end: middle, ..range }, head, streaming, durability).await?;
-        self.store(ByteRange { start: middle, ..range }, tail, streaming, durability).await
+        self.store(ByteRange { end: middle, ..range }, head, streaming, durability, place).await?;
+        self.store(ByteRange { start: middle, ..range }, tail, streaming, durability, place).await
     }
 
     /// Writes to the backing device what the caller holds, and lets go of it.
@@ -133,10 +138,11 @@ impl<E: Env> VolumeInner<E> {
         self: &Rc<Self>,
         range: ByteRange,
         hints: WriteHints,
+        place: &mut PlaceInLine<'_>,
     ) -> Result<(Held, Option<Rc<Attached<E>>>, Route), Error> {
         let pages = pages_of(range);
         loop {
-            let held = self.hold(range).await;
+            let held = self.hold_behind(range, place).await;
             let Some(attached) = self.place()? else { return Ok((held, None, Route::Around)) };
             let Some(logged) = LoggedVolume::of(self, &attached) else {
                 return Ok((held, Some(attached), Route::Around));
@@ -151,6 +157,7 @@ impl<E: Env> VolumeInner<E> {
             drop(held);
             logged.check_log_serves()?;
             logged.log.signals().mover_wanted.wake_all();
+            stand_in_line(place).await;
             changed.await;
             if self.life.is_stopped() {
                 return Err(self.stopping());
@@ -165,7 +172,29 @@ impl<E: Env> VolumeInner<E> {
         let Some(log) = log else { return self.backing.flush().await };
         log.flush_habit().flushed();
         let (in_log, around) = join(log.data_loss().flush_for_host(), self.backing.flush_around()).await;
-        in_log.and(around)
+        in_log.and(around)?;
+        self.flush_what_left_the_log().await
+    }
+
+    /// With an SSD that left while the log was flushed, the log may have lost what had been written to the backing device: that is there
+    /// alone then (`count_as_around`).
+    async fn flush_what_left_the_log(&self) -> Result<(), Error> {
+        self.backing.flush_around().await
+    }
+
+    /// The lock on the pages that `range` touches, for a request that changes all of `place`: behind those that came before it and wait
+    /// for room.
+    pub(crate) async fn hold_behind(&self, range: ByteRange, place: &mut PlaceInLine<'_>) -> Held {
+        loop {
+            if place.is_behind_another() {
+                stand_in_line(place).await;
+            }
+            let held = self.hold(range).await;
+            // While it waited for the pages, whoever had them may have begun to wait for room.
+            if !place.is_behind_another() {
+                return held;
+            }
+        }
     }
 
     /// The lock on the pages that `range` touches.
@@ -193,6 +222,14 @@ impl<E: Env> VolumeInner<E> {
     }
 }
 
+/// Returns when all that came before with some of the pages have ended. The caller holds no page.
+async fn stand_in_line(place: &mut PlaceInLine<'_>) {
+    if let Some(turn) = place.stand() {
+        let held = turn.await;
+        place.comes_first(held);
+    }
+}
+
 impl<E: Env> LoggedVolume<'_, E> {
     /// Appends a write to the log; a part of a page is read, modified and appended whole (rule `sub-page`). The caller
     /// holds the pages.
@@ -217,8 +254,13 @@ impl<E: Env> LoggedVolume<'_, E> {
             Box::pin(self.write_out(&pages)).await?;
         }
         if durability == Durability::Durable {
-            Box::pin(self.log.data_loss().flush_for_host()).await?;
+            Box::pin(self.flush_logged()).await?;
         }
         Ok(())
+    }
+
+    async fn flush_logged(self) -> Result<(), Error> {
+        self.log.data_loss().flush_for_host().await?;
+        self.volume.flush_what_left_the_log().await
     }
 }

@@ -33,7 +33,8 @@ impl<E: Env> VolumeInner<E> {
         if range.is_empty() {
             return Ok(());
         }
-        let _held = self.hold(range).await;
+        let mut place = self.line.place(pages_of(range));
+        let _held = self.hold_behind(range, &mut place).await;
         for part in self.zero_live_pages(range, ZeroEffort::Any).await? {
             self.trim_around(self.backing.blocks_inside(part)).await?;
         }
@@ -68,7 +69,8 @@ impl<E: Env> VolumeInner<E> {
         durability: Durability,
     ) -> Result<(), Error> {
         add(&self.stats.zeroes, 1);
-        let _held = self.hold(range).await;
+        let mut place = self.line.place(pages_of(range));
+        let _held = self.hold_behind(range, &mut place).await;
         for part in self.zero_live_pages(range, effort).await? {
             self.zero_around(part, mode, effort).await?;
         }

@@ -167,6 +167,8 @@ struct Ways {
 pub(crate) enum Bad {
     /// Every write.
     HangsToWrite,
+    /// Every read.
+    HangsToRead,
     HangsAt(u64),
     FailsAt(u64),
     FailsToReadAt(u64),
@@ -280,6 +282,12 @@ impl TestDevice {
         self.ways.bad.borrow_mut().push(bad);
     }
 
+    /// It is good again, and what hung goes on.
+    pub(crate) fn recover(&self) {
+        self.ways.bad.borrow_mut().clear();
+        self.ways.changed.wake_all();
+    }
+
     /// It is one of those whose writes are counted.
     pub(crate) fn killed_by(&self, kill: &Rc<Kill>) {
         *self.ways.kill.borrow_mut() = Some(Rc::clone(kill));
@@ -305,8 +313,13 @@ impl TestDevice {
     async fn pass(&self, operation: Operation, offset: u64) -> Result<(), DeviceError> {
         let failure = Err(DeviceError::new(DeviceErrorKind::Media, operation, ByteRange::at(0, 0)));
         let is_bad = |bad: Bad| self.ways.bad.borrow().contains(&bad);
-        if is_bad(Bad::HangsAt(offset)) || operation == Operation::Write && is_bad(Bad::HangsToWrite) {
-            pending().await
+        let hangs = || {
+            is_bad(Bad::HangsAt(offset))
+                || operation == Operation::Write && is_bad(Bad::HangsToWrite)
+                || operation == Operation::Read && is_bad(Bad::HangsToRead)
+        };
+        while hangs() {
+            self.ways.changed.wait().await;
         }
         if is_bad(Bad::FailsAt(offset)) || operation == Operation::Read && is_bad(Bad::FailsToReadAt(offset)) {
             return failure;

@@ -64,7 +64,8 @@ impl ApiDoor {
     /// The host that a request names.
     fn host(&self) -> String {
         match &self.address {
-            Address::Here(_) => "hotset".to_owned(),
+            Address::Here(Endpoint::Unix(_)) => "hotset".to_owned(),
+            Address::Here(Endpoint::Tcp(_)) => "localhost".to_owned(),
             Address::Elsewhere { .. } => self.address.to_string().split_off("https://".len()),
         }
     }

@@ -27,6 +27,12 @@ pub(crate) struct Visitor {
     id: u64,
 }
 
+/// The peer of one connection did not stay: the next one has nothing to do with that.
+fn is_of_its_peer(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::NotConnected, io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset];
+    kinds.contains(&error.kind())
+}
+
 impl Exports {
     /// Takes connections until the stop. `converse` holds the conversation with each until it ends, or leaves for its export; with
     /// the acceptor, if it must begin TLS with that before anything else. Answers where it listens.
@@ -57,6 +63,7 @@ impl Exports {
             };
             match accepted {
                 Ok(stream) => self.welcome(stream, tls.clone(), &converse),
+                Err(error) if is_of_its_peer(&error) => {}
                 Err(_) => {
                     connections.count(|counters| counters.accept_failures += 1);
                     env.sleep(ACCEPT_PAUSE).await;

@@ -119,7 +119,11 @@ impl Replies {
     /// budget, once per send.
     pub(super) async fn send_all(&self, env: &HostEnv, transport: &Transport, sent: impl Fn(Cost)) -> io::Result<()> {
         loop {
-            transport.flush().await?;
+            // TLS keeps what the client does not take: it owes that as it does what is queued here.
+            self.blocked.set(true);
+            let flushed = transport.flush_watched(|| sent(Cost::NOTHING)).await;
+            self.blocked.set(false);
+            flushed?;
             if self.is_empty() {
                 if self.closed.get() {
                     return Ok(());

@@ -109,8 +109,6 @@ impl Session {
             Over::Broken | Over::Paused => {}
         }
         self.end();
-        // Whoever waits for it to rest waits no longer.
-        self.ending.stop(Duration::ZERO);
         None
     }
 
@@ -145,8 +143,10 @@ impl Session {
         }
     }
 
-    /// Nothing is sent any more, and both tasks end. What is in flight ends by itself.
+    /// Nothing is sent any more, and both tasks end. What is in flight ends by itself; requests that came and wait for room are not begun:
+    /// the host has no answer to them, and sends them again. Whoever waits for the session to rest waits no longer.
     fn end(&self) {
+        self.ending.stop(Duration::ZERO);
         self.inflight.release(self.replies.close());
         self.transport.shutdown();
     }

@@ -130,6 +130,15 @@ impl Flushes {
         self.purpose(&Subject::Volume(name.clone())).is_some()
     }
 
+    /// Whether it is flushed just now, and keeps its cache.
+    pub(crate) fn flushes_volume_now(&self, name: &VolumeName) -> bool {
+        let flushed = self.0.flushing(|_, _, flushing| match flushing {
+            Flushing::Now(flush) => Some(flush.volumes.contains(name)),
+            Flushing::Nothing | Flushing::Drain(_) => None,
+        });
+        flushed.contains(&true)
+    }
+
     /// What the subject is drained for, alone or among others; of a pool, all of it.
     pub(crate) fn purpose(&self, subject: &Subject) -> Option<FlushPurpose> {
         let flush = match subject {

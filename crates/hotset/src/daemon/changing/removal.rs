@@ -20,7 +20,7 @@ use crate::daemon::opening::local_devices::LocalDevices;
 use crate::daemon::opening::recognise::Backings;
 use crate::daemon::opening::records::Records;
 use crate::daemon::opening::serve::Serving;
-use crate::daemon::state::RecordedKind;
+use crate::daemon::state::{RecordedKind, VolumeRecord};
 use crate::daemon::who::Who;
 use crate::plane::Snapshot;
 use crate::size::{grouped, human};
@@ -293,7 +293,7 @@ impl Removals {
                 self.records.save_departed(pool).await?;
                 true
             }
-            None => self.take_from_offline_pool(name.as_str()).await?,
+            None => self.take_from_offline_pool(name.as_str(), None).await?,
         };
         if changed {
             tracing::info!(volume = %name, ?dirty, "disabled the cache");
@@ -304,7 +304,7 @@ impl Removals {
     /// A volume that is not served because its pool is not open; any other one that is not open is an error.
     async fn release_waiting_volume(&self, name: &VolumeName, error: ApiError) -> Result<bool, ApiError> {
         let Some(record) = self.records.offline().waiting_volume(name.as_str()) else { return Err(error) };
-        self.take_from_offline_pool(name.as_str()).await?;
+        self.take_from_offline_pool(name.as_str(), Some(&record)).await?;
         self.serving.serve_or_set_offline(&record).await?;
         self.guard.update_udev_rules().await;
         tracing::info!(volume = %name, "took it from a pool that is offline");
@@ -324,26 +324,45 @@ impl Removals {
         Ok(())
     }
 
-    /// The catalogue of a pool that is offline still names the volume: its record remembers that it must not.
-    async fn take_from_offline_pool(&self, name: &str) -> Result<bool, ApiError> {
-        let taken = {
+    /// The catalogue of a pool that is offline still names the volume: its record remembers that it must not. `waits`: it is not open, and
+    /// is one without a pool from here on. What cannot be put on record is not so: hosts would write past what the next start believes.
+    async fn take_from_offline_pool(&self, name: &str, waits: Option<&VolumeRecord>) -> Result<bool, ApiError> {
+        let (before, record) = {
             let mut offline = self.records.offline();
             let pool =
                 offline.pools.values_mut().find(|pool| pool.record.volumes.iter().any(|volume| volume.name == name));
-            pool.map(|pool| {
-                let taken = pool.record.volumes.extract_if(.., |volume| volume.name == name);
-                pool.record.detached_backings.extend(taken.map(|volume| volume.backing));
-                pool.record.detached.push(name.to_owned());
-                pool.record.clone()
-            })
+            let Some(pool) = pool else { return Ok(false) };
+            let before = pool.record.clone();
+            let taken = pool.record.volumes.extract_if(.., |volume| volume.name == name);
+            pool.record.detached_backings.extend(taken.map(|volume| volume.backing));
+            pool.record.detached.push(name.to_owned());
+            (before, pool.record.clone())
         };
-        let Some(record) = taken else { return Ok(false) };
+        let was_offline = self.records.offline().volumes.get(name).cloned();
         self.records.offline().release_volume(name);
-        if let Err(error) = self.records.save_volumes().await {
+        if let Some(spec) = waits.and_then(|waits| waits.spec().ok()).filter(|_| was_offline.is_none()) {
+            let why = ApiError::new(ApiErrorKind::Unavailable, "it is being taken from its pool");
+            self.records.set_volume_offline(&spec, None, &why);
+        }
+        let saved = match self.records.save_volumes().await {
+            Ok(()) => self.records.save_offline_pool(&record),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = saved {
+            {
+                let mut offline = self.records.offline();
+                if let Some(pool) = offline.pools.get_mut(&record.name) {
+                    pool.record = before;
+                }
+                match was_offline {
+                    Some(volume) => drop(offline.volumes.insert(name.to_owned(), volume)),
+                    None => drop(offline.volumes.remove(name)),
+                }
+            }
             self.records.pool_is_outdated(&record.name, &error);
             return Err(error);
         }
-        self.records.save_offline_pool(&record).map(|()| true)
+        Ok(true)
     }
 
     async fn delete_volume_now(&self, name: &VolumeName, dirty: DirtyData) -> Result<(), ApiError> {
@@ -372,7 +391,7 @@ impl Removals {
         }
         // From here on it goes, whatever cannot be recorded: that is tried again by itself.
         let flushed = self.records.plane.remove_volume(&status.name).await;
-        let taken = self.take_from_offline_pool(status.name.as_str()).await.map(|_| ());
+        let taken = self.take_from_offline_pool(status.name.as_str(), None).await.map(|_| ());
         let saved = match &status.pool {
             Some(pool) => self.records.save_joined(pool).await,
             None => self.records.save_volumes().await,
@@ -391,7 +410,7 @@ impl Removals {
         let found = self.records.offline().volumes.get(name.as_str()).map(|volume| volume.pool.clone());
         let Some(pool) = found else {
             // It may wait for its pool.
-            let taken = self.take_from_offline_pool(name.as_str()).await?;
+            let taken = self.take_from_offline_pool(name.as_str(), None).await?;
             return if taken { Ok(()) } else { Err(no_such_volume(name.as_str())) };
         };
         let pool = pool.as_deref().map(pool_name).transpose()?;
@@ -404,7 +423,7 @@ impl Removals {
             self.guard.update_udev_rules().await;
         }
         self.records.offline().volumes.remove(name.as_str());
-        let taken = self.take_from_offline_pool(name.as_str()).await.map(|_| ());
+        let taken = self.take_from_offline_pool(name.as_str(), None).await.map(|_| ());
         let saved = match pool.filter(|_| open) {
             Some(pool) => self.records.save_joined(&pool).await,
             None => self.records.save_volumes().await,
@@ -417,8 +436,15 @@ impl Removals {
         if !snapshot.pools.iter().any(|open| open.name == *name) {
             return self.forget_offline_pool(name).await;
         }
-        // From here on its volumes are recorded as uncached: a crash before the end leaves them in both records, and
-        // then the pool's wins.
+        // Its volumes leave it, and that is on record, before its SSDs are erased: a crash in between leaves an empty pool, and not
+        // volumes that wait for one that is nowhere.
+        if let Err(error) = self.detach_all(&snapshot, name, dirty).await {
+            let _ = self.records.save_departed(name).await;
+            return Err(error);
+        }
+        self.records.release_offline_volumes(name.as_str());
+        // What cannot be recorded is a condition.
+        let _ = self.records.save_departed(name).await;
         let delete = name.clone();
         let deleted =
             self.records.plane.of_pool(name).call(move |plane| plane.pools().delete_pool(delete, dirty)).await;
@@ -435,6 +461,15 @@ impl Removals {
         join_all(had.map(|volume| self.volumes.bring_home(&volume.name))).await;
         tracing::info!(pool = %name, ?dirty, "deleted");
         removed
+    }
+
+    async fn detach_all(&self, snapshot: &Snapshot, name: &PoolName, dirty: DirtyData) -> Result<(), ApiError> {
+        let pool = snapshot.pools.iter().filter(|pool| pool.name == *name);
+        for volume in pool.flat_map(|pool| pool.volumes.iter().cloned()) {
+            let from = name.clone();
+            self.records.plane.of_pool(name).call(move |plane| plane.pools().detach(from, volume, dirty)).await?;
+        }
+        Ok(())
     }
 
     /// The pool is gone. What of it cannot be taken off the records now is tried again.

@@ -80,6 +80,9 @@ impl Volumes {
         if self.flushes.flushes_volume(&status.name) {
             return refuse("it is being flushed so that its cache can be taken away; wait for that, or cancel it");
         }
+        if self.flushes.flushes_volume_now(&status.name) {
+            return refuse("it is being flushed; wait for that, or cancel it");
+        }
         if self.records.offline().fenced.contains_key(name) || self.records.offline().pool_of(name).is_some() {
             return refuse("it waits for its pool or its backing device, which know it by this name");
         }
@@ -384,6 +387,10 @@ fn spec_of(request: &VolumeCreate) -> Result<VolumeSpec, ApiError> {
     }
     if request.backing.len() > hotset_cache::config::limits::BACKING_BYTES_MAX {
         return Err(ApiError::new(ApiErrorKind::Invalid, "the spelling of the backing device is too long"));
+    }
+    if request.backing.contains(char::is_control) {
+        let message = format!("backing device {:?}: control characters have no place in its spelling", request.backing);
+        return Err(ApiError::new(ApiErrorKind::Invalid, message));
     }
     let name = volume_name(&request.name)?;
     Ok(VolumeSpec { name, backing: request.backing.clone(), settings })

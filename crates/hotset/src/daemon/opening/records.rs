@@ -78,7 +78,7 @@ impl Records {
         }
     }
 
-    pub(super) fn set_volume_offline(&self, spec: &VolumeSpec, pool: Option<&PoolName>, error: &ApiError) {
+    pub(crate) fn set_volume_offline(&self, spec: &VolumeSpec, pool: Option<&PoolName>, error: &ApiError) {
         let seconds = RETRY_INTERVAL.as_secs();
         let reason = match pool {
             // The pool may have data of it that nothing else has.
