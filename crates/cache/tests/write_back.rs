@@ -320,7 +320,7 @@ fn what_could_not_be_written_through_is_cleaned_beside_hosts_that_write_again_an
             volume.write(FAILED * 4096, page(7), Durability::Volatile).await.unwrap_err();
             pause.set(false);
             let began = env.now();
-            while world.on_backing(FAILED).await != 7 && env.now().since(began) < Duration::from_secs(60) {
+            while world.on_backing(FAILED).await != 7 && env.now().since(began) < Duration::from_hours(1) {
                 env.sleep(Duration::from_secs(1)).await;
             }
             stop.set(true);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{MIB, assert_file_pages};
 use hotset_e2e::load::{Host, StopOnPanic};
-use hotset_e2e::pattern::{PAGE_BYTES, Random};
-use hotset_e2e::tools::{fail, run, succeed, text};
+use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages, pages};
+use hotset_e2e::tools::{eventually, fail, run, succeed, text};
 
 /// An ext4 image with a few hundred known files, made without root.
 fn make_ext4(daemon: &Daemon, size_mib: u64) -> (std::path::PathBuf, std::path::PathBuf) {
@@ -146,4 +146,40 @@ fn a_volume_is_deleted_only_for_good_and_its_name_is_free_again() {
     daemon.refuse("volume show v", 1, "v");
     daemon.ok(&format!("volume create v --backing {} --pool p", backing.display()));
     daemon.assert_volume_pages(256);
+}
+
+/// Longer than what is offline is left alone between two tries.
+const TRIED_AGAIN: Duration = Duration::from_secs(7);
+
+// Hosts would write past dirty data which the next start believes.
+// proves: D1, F11
+#[test]
+fn a_volume_that_cannot_be_taken_from_an_offline_pool_on_record_stays_with_it() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[48, 48], "");
+    daemon.make_volume(64, "p");
+    daemon.client("v").write(0, &pages(0, 16, 1)).expect("a write");
+    assert!(daemon.stop().success());
+    let ssds = ["ssd0", "ssd1"].map(|name| (daemon.site.path(name), daemon.site.path(&format!("{name}-away"))));
+    ssds.iter().for_each(|(ssd, away)| fs::rename(ssd, away).expect("it can be taken away"));
+    daemon.launch();
+    for record in ["volumes.json.new", "pools/p.json.new"] {
+        let in_the_way = daemon.site.path("state").join(record);
+        fs::create_dir(&in_the_way).expect("a folder can be made");
+        daemon.refuse("volume disable-cache v --force --yes-lose-data", 1, "state directory");
+        thread::sleep(TRIED_AGAIN);
+        assert!(!daemon.is_online("v"), "{record}: it is served without what its pool has");
+        fs::remove_dir(&in_the_way).expect("it is empty");
+        eventually("the records are written", Duration::from_secs(60), || {
+            daemon.json("status")["conditions"]
+                .as_array()
+                .is_some_and(|conditions| conditions.iter().all(|condition| condition["kind"] != "record-outdated"))
+        });
+        let text = fs::read_to_string(daemon.site.path("state/pools/p.json")).expect("it is there");
+        let known: serde_json::Value = serde_json::from_str(&text).expect("the record is JSON");
+        assert_eq!(known["volumes"][0]["name"], "v", "{record}: {known}");
+    }
+    ssds.iter().for_each(|(ssd, away)| fs::rename(away, ssd).expect("it can be put back"));
+    eventually("the pool is open", Duration::from_secs(60), || daemon.is_online("v"));
+    assert_pages(&daemon.client("v").read(0, 16 * PAGE_BYTES).expect("a read"), 0, 1);
 }

@@ -230,6 +230,22 @@ fn ssds_that_were_being_made_anew_are_made_anew_from_the_beginning() {
     assert_written_apart(&daemon, MUCH);
 }
 
+// proves: F7, F11
+#[test]
+fn a_pool_that_was_made_anew_and_could_not_be_recorded_is_recorded_when_it_can_be() {
+    let (mut daemon, _) = with_dirty_pages(MUCH);
+    cut_off_while_rewriting(&mut daemon);
+    let in_the_way = daemon.site.path("state/pools/p.json.new");
+    fs::create_dir(&in_the_way).expect("a folder can be made");
+    daemon.launch();
+    assert!(is_converting(&daemon), "its record cannot be written");
+    fs::remove_dir(&in_the_way).expect("it is empty");
+    eventually("the conversion ends", TIMEOUT, || !is_converting(&daemon));
+    assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
+    eventually("its volume is in it", TIMEOUT, || daemon.json("volume show v")["pool"] == "p");
+    assert_written_apart(&daemon, MUCH);
+}
+
 // proves: F8
 #[test]
 fn another_device_in_the_place_of_an_ssd_is_not_overwritten_and_the_volume_is_served_meanwhile() {

@@ -142,7 +142,7 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<(Held, Option<Rc<Attached<E>>>, Route), Error> {
         let pages = pages_of(range);
         loop {
-            let held = self.hold_behind(range, place).await;
+            let held = self.hold_behind(range, place).await?;
             let Some(attached) = self.place()? else { return Ok((held, None, Route::Around)) };
             let Some(logged) = LoggedVolume::of(self, &attached) else {
                 return Ok((held, Some(attached), Route::Around));
@@ -171,28 +171,38 @@ impl<E: Env> VolumeInner<E> {
         let log = attached.as_ref().and_then(|attached| attached.pool.log.as_ref());
         let Some(log) = log else { return self.backing.flush().await };
         log.flush_habit().flushed();
+        let before = self.backing.taken_from_log();
         let (in_log, around) = join(log.data_loss().flush_for_host(), self.backing.flush_around()).await;
         in_log.and(around)?;
-        self.flush_what_left_the_log().await
+        self.flush_what_left_the_log(before).await
     }
 
     /// With an SSD that left while the log was flushed, the log may have lost what had been written to the backing device: that is there
     /// alone then (`count_as_around`).
-    async fn flush_what_left_the_log(&self) -> Result<(), Error> {
+    async fn flush_what_left_the_log(&self, before: u64) -> Result<(), Error> {
+        if self.backing.taken_from_log() == before {
+            return Ok(());
+        }
         self.backing.flush_around().await
     }
 
     /// The lock on the pages that `range` touches, for a request that changes all of `place`: behind those that came before it and wait
     /// for room.
-    pub(crate) async fn hold_behind(&self, range: ByteRange, place: &mut PlaceInLine<'_>) -> Held {
+    ///
+    /// # Errors
+    /// The volume has stopped meanwhile: nobody waits for what comes so late.
+    pub(crate) async fn hold_behind(&self, range: ByteRange, place: &mut PlaceInLine<'_>) -> Result<Held, Error> {
         loop {
             if place.is_behind_another() {
                 stand_in_line(place).await;
+                if self.life.is_stopped() {
+                    return Err(self.stopping());
+                }
             }
             let held = self.hold(range).await;
             // While it waited for the pages, whoever had them may have begun to wait for room.
             if !place.is_behind_another() {
-                return held;
+                return Ok(held);
             }
         }
     }
@@ -243,6 +253,7 @@ impl<E: Env> LoggedVolume<'_, E> {
         let pages = pages_of(range);
         let data =
             if range.is_aligned_to(PAGE) { buf } else { self.volume.whole_pages(self.attached, range, buf).await? };
+        let taken_from_log = self.volume.backing.taken_from_log();
         if durability == Durability::Durable {
             self.log.flush_habit().ask();
         }
@@ -254,13 +265,13 @@ impl<E: Env> LoggedVolume<'_, E> {
             Box::pin(self.write_out(&pages)).await?;
         }
         if durability == Durability::Durable {
-            Box::pin(self.flush_logged()).await?;
+            Box::pin(self.flush_logged(taken_from_log)).await?;
         }
         Ok(())
     }
 
-    async fn flush_logged(self) -> Result<(), Error> {
+    async fn flush_logged(self, taken_from_log: u64) -> Result<(), Error> {
         self.log.data_loss().flush_for_host().await?;
-        self.volume.flush_what_left_the_log().await
+        self.volume.flush_what_left_the_log(taken_from_log).await
     }
 }

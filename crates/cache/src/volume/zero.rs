@@ -34,7 +34,7 @@ impl<E: Env> VolumeInner<E> {
             return Ok(());
         }
         let mut place = self.line.place(pages_of(range));
-        let _held = self.hold_behind(range, &mut place).await;
+        let _held = self.hold_behind(range, &mut place).await?;
         for part in self.zero_live_pages(range, ZeroEffort::Any).await? {
             self.trim_around(self.backing.blocks_inside(part)).await?;
         }
@@ -70,7 +70,7 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<(), Error> {
         add(&self.stats.zeroes, 1);
         let mut place = self.line.place(pages_of(range));
-        let _held = self.hold_behind(range, &mut place).await;
+        let _held = self.hold_behind(range, &mut place).await?;
         for part in self.zero_live_pages(range, effort).await? {
             self.zero_around(part, mode, effort).await?;
         }

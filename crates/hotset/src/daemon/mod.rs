@@ -77,7 +77,7 @@ use crate::args::ServeArguments;
 use crate::endpoint::{Endpoint, Socket};
 use crate::machine;
 use crate::plane::{Handle, StopReport};
-use crate::running_time;
+use crate::running_time::{self, Countdown};
 use crate::size::human;
 
 pub(crate) use check::check_config;
@@ -96,12 +96,14 @@ const KEEP_ALIVE: Duration = Duration::from_hours(1);
 /// How long a service manager may take to hear how the daemon is.
 const NOTIFY_LIMIT: Duration = Duration::from_secs(1);
 
-/// What a start asks a service manager for, again and again: only one that does nothing any more has taken too long. Hosts may be served
-/// long before the last missing SSD is given up.
+/// How long a start may take beside its waiting for missing SSDs, before a service manager gives it up. Hosts may be served long before.
+const START_LIMIT: Duration = Duration::from_mins(10);
+
+/// What a start asks a service manager for, again and again.
 const START_EXTENSION: Duration = Duration::from_secs(60);
 
 /// How often it asks.
-const START_EXTENSION_INTERVAL: Duration = Duration::from_secs(15);
+const START_EXTENSION_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long devices of this machine may take at a clean stop to be taken away.
 const LOCAL_STOP_LIMIT: Duration = Duration::from_secs(8);
@@ -295,7 +297,7 @@ async fn serve(
         tokio::spawn(observer.run(latest));
         let watching = tokio::spawn(Arc::clone(&advisor).run());
         let run = async {
-            announce(start, &rooms.local).await;
+            announce(start, &rooms.local, START_LIMIT + Duration::from_secs(rooms.records.config.missing_wait_s)).await;
             rooms.serving.retry_offline_volumes().await;
         };
         tokio::select! {
@@ -330,7 +332,7 @@ fn answer(listeners: Listeners, control: &Control, names: Vec<String>, counters:
 }
 
 /// Tells the service manager when everything is open, or known not to open, and until then that the start goes on.
-async fn announce(start: tokio::task::JoinHandle<()>, local: &LocalDevices) {
+async fn announce(start: tokio::task::JoinHandle<()>, local: &LocalDevices, limit: Duration) {
     notify([NotifyState::Status("opening pools and volumes")]);
     let opening = async {
         let begun = start.await;
@@ -341,7 +343,7 @@ async fn announce(start: tokio::task::JoinHandle<()>, local: &LocalDevices) {
     };
     let begun = tokio::select! {
         begun = opening => begun,
-        never = ask_for_time() => match never {},
+        never = ask_for_time(limit) => match never {},
     };
     if begun.is_ok() {
         notify([NotifyState::Ready, NotifyState::Status("serving")]);
@@ -349,10 +351,13 @@ async fn announce(start: tokio::task::JoinHandle<()>, local: &LocalDevices) {
     }
 }
 
-async fn ask_for_time() -> Infallible {
+async fn ask_for_time(limit: Duration) -> Infallible {
     let extension_us = u32::try_from(START_EXTENSION.as_micros()).unwrap_or(u32::MAX);
+    let left = Countdown::of(limit);
     loop {
-        notify([NotifyState::ExtendTimeoutUsec(extension_us)]);
+        if !left.is_over() {
+            notify([NotifyState::ExtendTimeoutUsec(extension_us)]);
+        }
         running_time::sleep(START_EXTENSION_INTERVAL).await;
     }
 }

@@ -293,7 +293,7 @@ impl Removals {
                 self.records.save_departed(pool).await?;
                 true
             }
-            None => self.take_from_offline_pool(name.as_str(), None).await?,
+            None => self.take_from_offline_pool(name.as_str(), Becomes::Uncached).await?,
         };
         if changed {
             tracing::info!(volume = %name, ?dirty, "disabled the cache");
@@ -304,7 +304,7 @@ impl Removals {
     /// A volume that is not served because its pool is not open; any other one that is not open is an error.
     async fn release_waiting_volume(&self, name: &VolumeName, error: ApiError) -> Result<bool, ApiError> {
         let Some(record) = self.records.offline().waiting_volume(name.as_str()) else { return Err(error) };
-        self.take_from_offline_pool(name.as_str(), Some(&record)).await?;
+        self.take_from_offline_pool(name.as_str(), Becomes::UncachedLater(&record)).await?;
         self.serving.serve_or_set_offline(&record).await?;
         self.guard.update_udev_rules().await;
         tracing::info!(volume = %name, "took it from a pool that is offline");
@@ -324,9 +324,9 @@ impl Removals {
         Ok(())
     }
 
-    /// The catalogue of a pool that is offline still names the volume: its record remembers that it must not. `waits`: it is not open, and
-    /// is one without a pool from here on. What cannot be put on record is not so: hosts would write past what the next start believes.
-    async fn take_from_offline_pool(&self, name: &str, waits: Option<&VolumeRecord>) -> Result<bool, ApiError> {
+    /// The catalogue of a pool that is offline still names the volume: its record remembers that it must not. Of one that goes on without a
+    /// pool, what cannot be put on record is not so: hosts would write past what the next start believes.
+    async fn take_from_offline_pool(&self, name: &str, becomes: Becomes<'_>) -> Result<bool, ApiError> {
         let (before, record) = {
             let mut offline = self.records.offline();
             let pool =
@@ -340,7 +340,10 @@ impl Removals {
         };
         let was_offline = self.records.offline().volumes.get(name).cloned();
         self.records.offline().release_volume(name);
-        if let Some(spec) = waits.and_then(|waits| waits.spec().ok()).filter(|_| was_offline.is_none()) {
+        if let Becomes::UncachedLater(record) = becomes
+            && was_offline.is_none()
+            && let Ok(spec) = record.spec()
+        {
             let why = ApiError::new(ApiErrorKind::Unavailable, "it is being taken from its pool");
             self.records.set_volume_offline(&spec, None, &why);
         }
@@ -349,7 +352,7 @@ impl Removals {
             Err(error) => Err(error),
         };
         if let Err(error) = saved {
-            {
+            if becomes != Becomes::Nothing {
                 let mut offline = self.records.offline();
                 if let Some(pool) = offline.pools.get_mut(&record.name) {
                     pool.record = before;
@@ -391,7 +394,7 @@ impl Removals {
         }
         // From here on it goes, whatever cannot be recorded: that is tried again by itself.
         let flushed = self.records.plane.remove_volume(&status.name).await;
-        let taken = self.take_from_offline_pool(status.name.as_str(), None).await.map(|_| ());
+        let taken = self.take_from_offline_pool(status.name.as_str(), Becomes::Nothing).await.map(|_| ());
         let saved = match &status.pool {
             Some(pool) => self.records.save_joined(pool).await,
             None => self.records.save_volumes().await,
@@ -410,7 +413,7 @@ impl Removals {
         let found = self.records.offline().volumes.get(name.as_str()).map(|volume| volume.pool.clone());
         let Some(pool) = found else {
             // It may wait for its pool.
-            let taken = self.take_from_offline_pool(name.as_str(), None).await?;
+            let taken = self.take_from_offline_pool(name.as_str(), Becomes::Nothing).await?;
             return if taken { Ok(()) } else { Err(no_such_volume(name.as_str())) };
         };
         let pool = pool.as_deref().map(pool_name).transpose()?;
@@ -423,7 +426,7 @@ impl Removals {
             self.guard.update_udev_rules().await;
         }
         self.records.offline().volumes.remove(name.as_str());
-        let taken = self.take_from_offline_pool(name.as_str(), None).await.map(|_| ());
+        let taken = self.take_from_offline_pool(name.as_str(), Becomes::Nothing).await.map(|_| ());
         let saved = match pool.filter(|_| open) {
             Some(pool) => self.records.save_joined(&pool).await,
             None => self.records.save_volumes().await,
@@ -525,6 +528,17 @@ impl Removals {
         tracing::info!(pool = %name, "forgot a pool that was offline");
         removed
     }
+}
+
+/// What becomes of a volume that is taken from a pool.
+#[derive(Clone, Copy, PartialEq)]
+enum Becomes<'r> {
+    /// It is open, and served without the pool already.
+    Uncached,
+    /// It is not open, and will be served without the pool.
+    UncachedLater(&'r VolumeRecord),
+    /// It is deleted.
+    Nothing,
 }
 
 impl DrainedFor for Removals {

@@ -131,6 +131,13 @@ impl Rewriting {
 
     /// The new pool, empty. If a crash came between its making and the record of that, it is there already.
     async fn make_anew(&self, name: &PoolName, conversion: &Conversion) -> Result<(), ApiError> {
+        let snapshot = self.records.plane.snapshot().await?;
+        let is_it = |pool: &PoolStatus| pool.name == *name && ConversionTarget::of(pool) == conversion.target;
+        if snapshot.pools.iter().any(is_it) {
+            // By the try before, of which the record could not be written.
+            self.records.offline().pools.remove(name.as_str());
+            return self.records.save_pool(name).await;
+        }
         let of = conversion.clone();
         let candidates = blocking(move || own_ssds(&of)).await??;
         let paths: Vec<String> = candidates.iter().map(|candidate| candidate.path.clone()).collect();
