@@ -181,5 +181,5 @@ fn a_volume_that_cannot_be_taken_from_an_offline_pool_on_record_stays_with_it() 
     }
     ssds.iter().for_each(|(ssd, away)| fs::rename(away, ssd).expect("it can be put back"));
     eventually("the pool is open", Duration::from_secs(60), || daemon.is_online("v"));
-    assert_pages(&daemon.client("v").read(0, 16 * PAGE_BYTES).expect("a read"), 0, 1);
+    assert_pages(&daemon.client("v").read(0, 16 * 4096).expect("a read"), 0, 1);
 }

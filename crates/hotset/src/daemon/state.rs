@@ -504,7 +504,8 @@ impl StateDirectory {
     fn read_or_begin_anew<T: DeserializeOwned + Default>(&self, name: &'static str) -> T {
         let path = self.path.join(name);
         let text = self.text_of(&path);
-        let is_given = text.is_ok();
+        // What is no file has been put there, and gives way like one that means nothing.
+        let is_given = text.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::InvalidInput);
         record_in(&path, text).map(Option::unwrap_or_default).unwrap_or_else(|error| {
             tracing::warn!("{error}; this record begins anew");
             if !is_given {
@@ -874,11 +875,11 @@ mod tests {
         let elsewhere = directory.path().join("elsewhere");
         fs::rename(&path, &elsewhere).unwrap();
         // Reading it fails.
-        fs::create_dir(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &path).unwrap();
         assert_eq!(state.locals(), []);
         assert!(state.begun_anew().unwrap()[0].contains(LOCAL_DEVICES));
         drop(state);
-        fs::remove_dir(&path).expect("it was left alone");
+        fs::remove_file(&path).expect("it was left alone");
         fs::rename(&elsewhere, &path).unwrap();
         let state = StateDirectory::open(directory.path()).unwrap();
         assert_eq!((state.locals(), state.begun_anew().unwrap()), (vec![local], Vec::new()));
