@@ -132,11 +132,7 @@ impl Flushes {
 
     /// Whether it is flushed just now, and keeps its cache.
     pub(crate) fn flushes_volume_now(&self, name: &VolumeName) -> bool {
-        let flushed = self.0.flushing(|_, _, flushing| match flushing {
-            Flushing::Now(flush) => Some(flush.volumes.contains(name)),
-            Flushing::Nothing | Flushing::Drain(_) => None,
-        });
-        flushed.contains(&true)
+        self.0.flushing_now().iter().any(|(_, flush)| flush.volumes.contains(name))
     }
 
     /// What the subject is drained for, alone or among others; of a pool, all of it.

@@ -24,14 +24,6 @@ pub(crate) struct FlushesNow {
 }
 
 impl FlushesNow {
-    /// Those that are under way, with the ids of their operations.
-    fn running(&self) -> Vec<(u64, FlushedNow)> {
-        self.operations.flushing(|id, _, flushing| match flushing {
-            Flushing::Now(flush) => Some((id, flush.clone())),
-            Flushing::Nothing | Flushing::Drain(_) => None,
-        })
-    }
-
     /// Begins a flush; answers the id of its operation.
     pub(super) async fn begin(self: &Arc<Self>, subject: &Subject, hold: bool) -> Result<u64, ApiError> {
         let _one_at_a_time = self.records.change.lock().await;
@@ -92,8 +84,11 @@ impl FlushesNow {
 
     /// Two that begin at once are told apart by what both see.
     fn check_not_flushed(&self, subject: &Subject, volumes: &[VolumeName]) -> Result<(), ApiError> {
-        let same =
-            self.running().into_iter().find(|(_, flush)| flush.volumes.iter().any(|volume| volumes.contains(volume)));
+        let same = self
+            .operations
+            .flushing_now()
+            .into_iter()
+            .find(|(_, flush)| flush.volumes.iter().any(|volume| volumes.contains(volume)));
         same.map_or(Ok(()), |(id, _)| {
             Err(refused(subject, "what is dirty is being flushed already").with_hint(format!(
                 "`hotset operations` shows how far it is and `hotset operations cancel {id}` ends it"
@@ -234,7 +229,7 @@ impl FlushesNow {
 
     /// Tells the register of operations how far each flush is.
     pub(super) fn tell(&self, snapshot: &Snapshot) {
-        for (id, running) in self.running() {
+        for (id, running) in self.operations.flushing_now() {
             let is_its = |volume: &&VolumeStatus| running.volumes.contains(&volume.name);
             let volumes: Vec<_> = snapshot.volumes.iter().filter(is_its).collect();
             // What hosts overwrite meanwhile is written too, and is not more of it.

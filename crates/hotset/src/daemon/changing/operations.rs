@@ -12,7 +12,7 @@ use std::time::Instant;
 use hotset_api::{ApiError, ApiErrorKind, Operation, OperationKind, OperationState, Severity, Subject, Work};
 use tokio::sync::{self, watch};
 
-use super::flushed::Flushing;
+use super::flushed::{FlushedNow, Flushing};
 use crate::daemon::changes::{Change, Changes};
 use crate::daemon::clock::unix_ms;
 use crate::daemon::who::Who;
@@ -361,6 +361,14 @@ impl Operations {
     pub(super) fn flushing<T>(&self, pick: impl Fn(u64, Instant, &Flushing) -> Option<T>) -> Vec<T> {
         let register = self.register();
         register.running.iter().filter_map(|(id, running)| pick(*id, running.began, &running.flushing)).collect()
+    }
+
+    /// The flushes that leave caches in place, with the ids of their operations.
+    pub(super) fn flushing_now(&self) -> Vec<(u64, FlushedNow)> {
+        self.flushing(|id, _, flushing| match flushing {
+            Flushing::Now(flush) => Some((id, flush.clone())),
+            Flushing::Nothing | Flushing::Drain(_) => None,
+        })
     }
 
     pub(crate) fn end(&self, id: u64, error: Option<&ApiError>) {
