@@ -47,7 +47,7 @@ enum Chore {
         #[arg(long)]
         target: Option<String>,
     },
-    /// The rules of the house that no compiler lint checks
+    /// The rules of the house that no compiler lint checks, and whether docs/TRACEABILITY.md is what the tests say
     Tidy,
     /// The tests in a virtual machine: the kernel's own NBD client
     Guest {
@@ -90,7 +90,10 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Test => test::run(test::Thoroughness::Short),
         Chore::Sim { arguments } => finish(sim::run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())),
         Chore::Fuzz { seconds, target } => fuzz::run(seconds, target.as_deref()).map(|tally| tally.exit_code()),
-        Chore::Tidy => tidy::run(),
+        Chore::Tidy => {
+            let tidy = tidy::run()?;
+            Ok(if traceability::check()? { tidy } else { ExitCode::FAILURE })
+        }
         Chore::Guest { all } => test::guest(all),
         Chore::Console { filter } => test::console(filter),
         Chore::Traceability => finish(traceability::write()),

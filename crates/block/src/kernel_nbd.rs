@@ -58,6 +58,15 @@ impl KernelNbdDevice {
         let file = Path::new("/sys/block").join(self.name()).join("queue/io_timeout");
         fs::write(file, interval.as_millis().to_string())
     }
+
+    /// Has the kernel tell udev of the device once more, as of one that is new. It was new when it had no content: what is to be
+    /// activated on it, as LVM does it (`69-lvm.rules`), passes over what merely changes.
+    ///
+    /// # Errors
+    /// sysfs cannot be written.
+    pub fn announce(&self) -> io::Result<()> {
+        fs::write(Path::new("/sys/block").join(self.name()).join("uevent"), "add")
+    }
 }
 
 #[cfg(test)]

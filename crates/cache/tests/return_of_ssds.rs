@@ -129,6 +129,39 @@ fn what_is_unavailable_is_there_again_in_the_running_daemon_when_one_of_its_ssds
     }
 }
 
+// proves: F5, F11
+#[test]
+fn an_ssd_comes_back_while_a_write_hangs_on_the_backing_device_and_what_that_writes_is_newer() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let pool = world.create(PoolKind::ReadWrite).await;
+        let backing = TestDevice::from(world.backing());
+        let volume = world.volume_on(backing.clone());
+        pool.attach(&volume).await.unwrap();
+        for page in 0..20 {
+            write(&volume, page, 3).await;
+        }
+        let held = pull(&world, &pool, &volume, &[0, 1]).await;
+        backing.become_bad(Bad::HangsToWrite);
+        let hangs = write(&volume, 7, 9);
+        let meanwhile = async {
+            env.sleep(std::time::Duration::from_millis(50)).await;
+            plug(&world, held);
+            bring_back(&world, &pool, 0).await;
+            bring_back(&world, &pool, 1).await;
+            assert_eq!((read(&volume, 6).await, read(&volume, 8).await), (3, 3));
+            backing.recover();
+        };
+        futures_util::future::join(hangs, meanwhile).await;
+        for page in 0..20 {
+            assert_eq!(read(&volume, page).await, if page == 7 { 9 } else { 3 }, "page {page}");
+        }
+        until(&env, "all is there", || volume.status().lost_bytes == 0).await;
+        pool.drain(&volume.name()).await.unwrap();
+        assert_eq!((world.on_backing(7).await, world.on_backing(8).await), (9, 3));
+    });
+}
+
 // proves: F5
 #[test]
 fn what_is_set_aside_holds_up_no_append_and_no_freeing_and_older_rows_do_not_show_through() {

@@ -91,7 +91,7 @@ impl TlsAcceptor {
         while tls.connection.borrow().is_handshaking() {
             let received = tls.receive_now();
             // Also after an error: the alert tells the client why.
-            tls.flush(|| ()).await?;
+            tls.flush(|_| ()).await?;
             match received {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
@@ -99,7 +99,7 @@ impl TlsAcceptor {
                 Err(error) => return Err(error),
             }
         }
-        tls.flush(|| ()).await?;
+        tls.flush(|_| ()).await?;
         Ok(tls)
     }
 }
@@ -222,30 +222,27 @@ impl TlsStream {
     }
 
     pub(crate) fn try_send(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.flush_now()?;
+        self.flush_now(&|_| ())?;
         let taken = self.connection.borrow_mut().writer().write_vectored(pieces)?;
-        match self.flush_now() {
+        match self.flush_now(&|_| ()) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             Ok(()) | Err(_) => Ok(taken),
         }
     }
 
-    pub(crate) async fn flush(&self, taken: impl Fn()) -> io::Result<()> {
+    pub(crate) async fn flush(&self, taken: impl Fn(usize)) -> io::Result<()> {
         loop {
-            match self.flush_now() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.stream.writable().await?;
-                    taken();
-                }
+            match self.flush_now(&taken) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
                 done => return done,
             }
         }
     }
 
-    fn flush_now(&self) -> io::Result<()> {
+    fn flush_now(&self, taken: &impl Fn(usize)) -> io::Result<()> {
         let mut connection = self.connection.borrow_mut();
         while connection.wants_write() {
-            connection.write_tls(&mut Raw(&self.stream))?;
+            taken(connection.write_tls(&mut Raw(&self.stream))?);
         }
         Ok(())
     }

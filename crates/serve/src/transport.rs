@@ -74,11 +74,11 @@ impl Transport {
 
     /// Sends what `try_send` took and could not send yet (TLS keeps some).
     pub(crate) async fn flush(&self) -> io::Result<()> {
-        self.flush_watched(|| ()).await
+        self.flush_watched(|_| ()).await
     }
 
-    /// The same; `taken` hears each time that the peer has taken something.
-    pub(crate) async fn flush_watched(&self, taken: impl Fn()) -> io::Result<()> {
+    /// The same; `taken` hears each time how many bytes more the peer has taken.
+    pub(crate) async fn flush_watched(&self, taken: impl Fn(usize)) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
             Self::Tls(stream) => stream.flush(taken).await,

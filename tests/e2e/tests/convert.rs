@@ -201,13 +201,45 @@ fn a_conversion_is_refused_with_its_reason_and_changes_nothing() {
     assert!(!is_converting(&daemon));
 }
 
+// proves: P16
+#[test]
+fn a_conversion_that_is_cancelled_after_a_volume_has_left_gives_it_back_to_the_pool() {
+    let (mut daemon, _) = with_dirty_pages(MUCH);
+    let other = daemon.site.blank("other", MIB);
+    daemon.ok(&format!("volume create w --backing {}", other.display()));
+    daemon.json("pool convert p --block-size 256K --background");
+    let mut meant = recorded(&daemon);
+    daemon.ok("pool cancel-flush p");
+    daemon.kill();
+    // As it is when the conversion was cut off while volumes left the pool, one after the other.
+    meant["volumes"] = json!(["v", "w"]);
+    fs::write(record(&daemon), meant.to_string()).expect("the record can be written");
+    daemon.launch();
+    daemon.ok("pool cancel-flush p");
+    eventually("it is undone", TIMEOUT, || !is_converting(&daemon));
+    assert_eq!(daemon.json("volume show w")["pool"], "p");
+    assert_eq!(form(&daemon), (64 << 10, "read-write".to_owned()));
+    let operations = daemon.json("operations");
+    let states: Vec<&Value> =
+        operations["operations"].as_array().expect("a list").iter().map(|one| &one["state"]).collect();
+    assert!(states.iter().all(|state| *state == "cancelled"), "{operations}");
+    daemon.ok("pool set p flush-rate=high");
+    assert_written_apart(&daemon, MUCH);
+}
+
+/// What is meant, as it is on record while the pool is drained.
+fn recorded(daemon: &Daemon) -> Value {
+    let text = fs::read_to_string(record(daemon)).expect("what is meant is recorded");
+    let meant: Value = serde_json::from_str(&text).expect("the record is JSON");
+    assert_eq!(meant["phase"], "draining");
+    meant
+}
+
 /// The record of a conversion that was cut off while the SSDs were made anew.
 fn cut_off_while_rewriting(daemon: &mut Daemon) {
     daemon.ok("pool set p flush-rate=high");
     daemon.json("pool convert p --block-size 256K --background");
-    let text = fs::read_to_string(record(daemon)).expect("what is meant is recorded");
-    let mut meant: Value = serde_json::from_str(&text).expect("the record is JSON");
-    assert_eq!(meant["phase"], "draining");
+    let mut meant = recorded(daemon);
     daemon.ok("pool cancel-flush p");
     daemon.ok("volume disable-cache v");
     assert!(daemon.stop().success());

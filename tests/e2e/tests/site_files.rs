@@ -169,6 +169,7 @@ fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done(
     // What is too small, in use or twice in the file is told before anything is changed, all at once.
     let small = daemon.site.blank("small", MIB / 2).display().to_string();
     let used = daemon.site.path("ssd1").display().to_string();
+    let late = daemon.site.blank("late.img", 4 * MIB).display().to_string();
     let added = good.replace("flush-rate = \"high\"", &format!("flush-rate = \"medium\"\nspares = [{small:?}]"));
     let taken = format!("{added}\n[volume.more]\nbacking = {used:?}\n");
     let said = daemon.refuse(&format!("apply {}", write(&daemon, "taken.toml", &taken)), 1, "Nothing was changed");
@@ -181,10 +182,25 @@ fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done(
     assert!(dry.contains(&small) && dry.contains("Nothing was changed"), "{dry}");
     assert_eq!(daemon.json("pool show quick")["flush_rate"], "high");
 
-    // Of three steps the second fails: what the pool has is less than the volume is to be sure of.
+    // So is a setting that the volume cannot have: what the pool has is less than it is to be sure of.
     let grown = good.replace("flush-rate = \"high\"", "flush-rate = \"medium\"");
-    let grown = grown.replace("\"20%\"", "\"30%\"\ncache-min = \"1G\"");
-    let grown = format!("{grown}read-ahead = \"off\"\n");
+    let greedy = grown.replace("\"20%\"", "\"20%\"\ncache-min = \"1G\"");
+    let said = daemon.refuse(&format!("apply {}", write(&daemon, "greedy.toml", &greedy)), 1, "Nothing was changed");
+    assert!(said.contains("line 14: cache-min of volume data"), "{said}");
+    let one_ssd = good.replace(&format!(", {used:?}"), "");
+    let said = daemon.refuse(&format!("apply {}", write(&daemon, "one.toml", &one_ssd)), 1, "Nothing was changed");
+    assert!(said.contains("line 5: ssds of pool quick: two copies"), "{said}");
+    if !Path::new("/dev/ublk-control").exists() && !Path::new("/sys/block/nbd0").exists() {
+        let local = grown
+            .replace("[volume.plain]", &format!("[volume.near]\nbacking = {late:?}\nlocal = \"on\"\n\n[volume.plain]"));
+        let said = daemon.refuse(&format!("apply {}", write(&daemon, "local.toml", &local)), 1, "Nothing was changed");
+        assert!(said.contains("line 17: local of volume near") && said.contains("no driver"), "{said}");
+    }
+    assert_eq!(daemon.json("pool show quick")["flush_rate"], "high");
+
+    // Of four steps the third fails: of a volume that is not there yet the daemon cannot tell.
+    let more = format!("[volume.late]\nbacking = {late:?}\npool = \"quick\"\ncache-min = \"1G\"\n\n[volume.plain]");
+    let grown = format!("{}read-ahead = \"off\"\n", grown.replace("[volume.plain]", &more));
     let said = daemon.refuse(&format!("apply {}", write(&daemon, "grown.toml", &grown)), 1, "This failed");
     let (failed, rest) = said.split_once("Done before:").expect("it says what was done");
     let (done, not_done) = rest.split_once("Not done:").expect("it says what was not");

@@ -316,15 +316,9 @@ impl<E: Env> Volume<E> {
     /// refuses the others, and shares that the pool has no room for.
     pub async fn set(&self, settings: VolumeSettings) -> Result<(), Error> {
         let volume = &self.inner;
-        let now = self.settings();
-        if (settings.logical_block_bytes, settings.read_only) != (now.logical_block_bytes, now.read_only) {
-            let message = "the logical block and read-only cannot change while the volume exists: delete and create it";
-            return Err(Error::new(ErrorKind::Refused, message));
-        }
-        settings.check()?;
+        self.check(settings)?;
         let attached = volume.attached();
         if let Some(attached) = &attached {
-            VolumeShares::of(&attached.pool).check_shares(&self.name(), &settings)?;
             attached.pool.attachments.record_settings(attached.index, settings).await?;
         }
         volume.spec.borrow_mut().settings = settings;
@@ -334,6 +328,23 @@ impl<E: Env> Volume<E> {
             attached.pool.wake_cleaner();
         }
         Ok(())
+    }
+
+    /// Whether it can have these settings now; changes nothing.
+    ///
+    /// # Errors
+    /// What [`Volume::set`] would refuse.
+    pub fn check(&self, settings: VolumeSettings) -> Result<(), Error> {
+        let now = self.settings();
+        if (settings.logical_block_bytes, settings.read_only) != (now.logical_block_bytes, now.read_only) {
+            let message = "the logical block and read-only cannot change while the volume exists: delete and create it";
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        settings.check()?;
+        match self.inner.attached() {
+            Some(attached) => VolumeShares::of(&attached.pool).check_shares(&self.name(), &settings),
+            None => Ok(()),
+        }
     }
 
     /// Gives the volume another name, in its pool too: durable when this answers. The caller sees to it that no other volume

@@ -202,6 +202,7 @@ impl Rooms {
             operations: Arc::clone(&operations),
             rewriting: Arc::clone(&rewriting),
             resumed: Mutex::default(),
+            undone: Notify::new(),
         });
         let operating = Arc::new(Operating {
             records: Arc::clone(&records),

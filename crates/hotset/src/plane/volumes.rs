@@ -218,4 +218,9 @@ impl Plane {
         volume.set(settings).await?;
         Ok(volume.status())
     }
+
+    /// Whether it can have these settings now.
+    pub(crate) async fn check_volume(self: Rc<Self>, name: VolumeName, settings: VolumeSettings) -> Result<(), Error> {
+        self.volume(&name)?.check(settings)
+    }
 }

@@ -104,9 +104,9 @@ impl<R: Copy> Inflight<R> {
         self.budget.recount(self.counted_bytes.replace(now), now);
     }
 
-    /// Whether others may have to wait for what this connection holds.
-    pub(crate) fn holds_counted(&self) -> bool {
-        self.counted_bytes.get() > 0
+    /// Bytes of what this connection holds that others may have to wait for.
+    pub(crate) fn counted_bytes(&self) -> usize {
+        self.counted_bytes.get()
     }
 
     /// The request's operation begins, with what was reserved for it.
@@ -320,7 +320,7 @@ mod tests {
         let (hog, small) = (Numbered::within(budget.clone()), Numbered::within(budget.clone()));
         let _all = hog.take(64 * MIB + OWN_BYTES);
         let (mut long, mut short) = (Box::pin(small.reserve(MIB)), Box::pin(small.reserve(OWN_BYTES)));
-        assert!(poll(long.as_mut()).is_none() && budget.is_awaited() && hog.holds_counted());
+        assert!(poll(long.as_mut()).is_none() && budget.is_awaited() && hog.counted_bytes() > 0);
         assert!(poll(short.as_mut()).is_some(), "it is its own");
         drop(long);
         assert!(!budget.is_awaited(), "who does not wait any more is not in the queue");

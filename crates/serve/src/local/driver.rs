@@ -65,6 +65,17 @@ impl LocalDriver {
         if ublk::is_there() { Self::Ublk } else { Self::KernelNbd }
     }
 
+    /// Whether new devices can be made here, as far as that is seen without making one. Blocks, briefly.
+    ///
+    /// # Errors
+    /// The kernel has no driver for them.
+    pub fn check_is_there() -> Result<(), DriverError> {
+        match Self::for_new_devices() {
+            Self::Ublk => Ok(()),
+            Self::KernelNbd => kernel_nbd::check_is_there(),
+        }
+    }
+
     /// What administrators know it by.
     pub fn word(self) -> &'static str {
         match self {

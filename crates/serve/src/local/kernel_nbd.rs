@@ -20,6 +20,10 @@ pub(super) fn find(identifier: &str) -> Option<KernelNbdDevice> {
     KernelNbdDevice::all().into_iter().find(|device| device.backend == identifier)
 }
 
+pub(super) fn check_is_there() -> Result<(), DriverError> {
+    Family::find().map(drop)
+}
+
 /// Gives the driver one end of a connection whose other end serves `export`: to the device that is known by `identifier`, which
 /// is made if there is none. Blocks.
 ///
@@ -43,6 +47,10 @@ pub fn attach(identifier: &str, export: &ExportInfo, end: &UnixStream) -> Result
     let device = find(identifier).ok_or_else(|| io::Error::other("its device did not appear in /sys/block"))?;
     // Without the right to write there a restart of the daemon is noticed later, not less surely.
     let _ = device.look_after_requests_every(LOOK_INTERVAL);
+    if request.index.is_none() {
+        // Without it what is on the device is there all the same, and is activated by hand.
+        let _ = device.announce();
+    }
     Ok(device.into())
 }
 

@@ -115,13 +115,18 @@ impl Replies {
         }
     }
 
-    /// Sends what is queued until the queue is closed or the connection breaks. `sent` hears what went back to the
-    /// budget, once per send.
-    pub(super) async fn send_all(&self, env: &HostEnv, transport: &Transport, sent: impl Fn(Cost)) -> io::Result<()> {
+    /// Sends what is queued until the queue is closed or the connection breaks. `sent` hears of each send: how many bytes
+    /// it was, and what went back to the budget.
+    pub(super) async fn send_all(
+        &self,
+        env: &HostEnv,
+        transport: &Transport,
+        sent: impl Fn(usize, Cost),
+    ) -> io::Result<()> {
         loop {
             // TLS keeps what the client does not take: it owes that as it does what is queued here.
             self.blocked.set(true);
-            let flushed = transport.flush_watched(|| sent(Cost::NOTHING)).await;
+            let flushed = transport.flush_watched(|bytes| sent(bytes, Cost::NOTHING)).await;
             self.blocked.set(false);
             flushed?;
             if self.is_empty() {
@@ -134,7 +139,7 @@ impl Replies {
             env.end_of_turn().await;
             while !self.is_empty() {
                 match self.send_some(transport) {
-                    Ok(bytes) => sent(self.advance(bytes)),
+                    Ok(bytes) => sent(bytes, self.advance(bytes)),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.blocked.set(true);
                         let writable = transport.writable().await;

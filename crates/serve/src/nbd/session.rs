@@ -133,8 +133,8 @@ impl Session {
     }
 
     async fn send_replies(&self) {
-        let sent = |cost| {
-            self.client.made_progress();
+        let sent = |bytes, cost| {
+            self.client.made_progress(bytes);
             self.inflight.release(cost);
         };
         let sent = self.replies.send_all(&self.env, &self.transport, sent).await;
@@ -232,8 +232,9 @@ impl Session {
             let (head, tail) = payload.split_at(filled);
             let (tail, more) = self.ending.unless_stopped(self.transport.recv(tail)).await?;
             payload = head.join(tail);
-            filled += require_bytes(more)?;
-            self.client.made_progress();
+            let more = require_bytes(more)?;
+            filled += more;
+            self.client.made_progress(more);
         }
         Ok(payload)
     }
@@ -346,7 +347,7 @@ impl exports::Session for Session {
 
     fn is_stalled(&self, looks: u32) -> bool {
         let waited_for = self.awaits_payload.get() || self.replies.are_not_taken();
-        self.client.is_stalled(waited_for && self.inflight.holds_counted(), looks)
+        self.client.is_stalled(if waited_for { self.inflight.counted_bytes() } else { 0 }, looks)
     }
 
     fn close(&self) {

@@ -188,8 +188,8 @@ impl<E: Env> DataLoss<E> {
         }
     }
 
-    /// All that is back is shown: it is compared with what is listed, and goes where there is room.
-    pub(crate) fn all_is_shown(self: &Rc<Self>) {
+    /// More of what is back is shown: it is compared with what is listed, and goes where there is room.
+    pub(crate) fn returned_is_shown(self: &Rc<Self>) {
         self.spawn_check();
         for event in [&self.signals.mover_wanted, &self.signals.cleaner_wanted, &self.signals.room] {
             event.wake_all();

@@ -5,11 +5,13 @@
 //! that were sealed before it left are relied on again once a row record says so, and what is set aside there is dirty as
 //! before (`log/data_loss/set_aside.rs`). One that takes no writes yet is only read.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::{Device, DeviceError, Env, Instant};
 
+use crate::address::VolumeIndex;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::config::limits;
 use crate::error::{Error, ErrorKind};
@@ -22,6 +24,7 @@ use crate::members::owner::refuse_living;
 use crate::members::ssd::{Ssd, is_gone};
 use crate::pool::join::Joiner;
 use crate::reasons::OutOfUse;
+use crate::volume::inner::VolumeInner;
 
 /// An SSD that came back so often is left out for longer and longer when it leaves again, up to this; if nothing happened to it
 /// for so long, it counts as one that never left.
@@ -186,25 +189,39 @@ impl<E: Env> Joiner<E> {
         self.take_back(&ssd).await;
     }
 
-    /// An SSD of the pool can be read again: what is listed and lies there is dirty as before. Pages that are just being written are
-    /// waited for.
-    async fn take_back(&self, ssd: &Rc<Ssd<E>>) {
+    /// An SSD of the pool can be read again: what is listed and lies there is dirty as before. Pages that are just being written
+    /// follow in the background: a backing device that hangs holds up no change to the pool.
+    async fn take_back(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let Some(log) = &self.log else { return };
         log.data_loss().find_copies_on(ssd).await;
-        let mut waits = Vec::new();
         for (index, pages) in log.data_loss().returned_runs() {
-            match self.volumes.get(index).map(|(volume, _)| volume) {
-                None => log.data_loss().show_returned(index, &pages),
-                Some(volume) => match volume.locks.try_exclusive(&pages) {
-                    Some(_held) => log.data_loss().show_returned(index, &pages),
-                    None => waits.push((volume, index, pages)),
-                },
+            let volume = self.volumes.get(index).map(|(volume, _)| volume);
+            let is_free =
+                |pages: &Range<u64>| volume.as_ref().is_none_or(|volume| volume.locks.try_exclusive(pages).is_some());
+            if is_free(&pages) {
+                log.data_loss().show_returned(index, &pages);
+                continue;
+            }
+            for page in pages {
+                let page = page..page + 1;
+                match volume.clone().filter(|_| !is_free(&page)) {
+                    None => log.data_loss().show_returned(index, &page),
+                    Some(volume) => {
+                        let joiner = Rc::clone(self);
+                        self.env.spawn(async move { joiner.show_when_free(&volume, index, page).await });
+                    }
+                }
             }
         }
-        for (volume, index, pages) in waits {
-            let _held = volume.locks.exclusive(pages.clone()).await;
-            log.data_loss().show_returned(index, &pages);
-        }
-        log.data_loss().all_is_shown();
+        log.data_loss().returned_is_shown();
+    }
+
+    /// Waits until nobody writes these pages of a volume that is attached under this index.
+    async fn show_when_free(&self, volume: &Rc<VolumeInner<E>>, index: VolumeIndex, pages: Range<u64>) {
+        let _held = volume.locks.exclusive(pages.clone()).await;
+        let is_other = self.volumes.get(index).is_some_and(|(now, _)| !Rc::ptr_eq(&now, volume));
+        let Some(log) = self.log.as_ref().filter(|_| !is_other && !self.life.has_stopped()) else { return };
+        log.data_loss().show_returned(index, &pages);
+        log.data_loss().returned_is_shown();
     }
 }

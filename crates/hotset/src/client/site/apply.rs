@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hotset_api::{
     ApiError, ApiErrorKind, CacheEnable, ChangePlan, Operation, OperationKind, OperationStart, PoolCreate, PoolList,
-    PoolPlan, Removal, SsdsAdd, SsdsRemove, VolumeCreate, VolumeList,
+    PoolPlan, Removal, SsdsAdd, SsdsRemove, VolumeCreate, VolumeList, VolumeSet,
 };
 use hyper::Method;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use super::super::http::Client;
 use super::super::operations::follow;
 use super::super::print::{print, tell};
 use super::file::Mistake;
-use super::plan::{SiteStep, plan};
+use super::plan::{SettingChange, SiteStep, plan};
 use super::wanted::WantedSite;
 use crate::args::{ApplyArguments, Output};
 use crate::size::human;
@@ -128,11 +128,18 @@ impl Check<'_> {
                 let path = format!("/volumes/{}/plan", volume.name);
                 self.ask::<ChangePlan>(&path, &volume, "backing", &format!("volume {}", volume.name), *line).map(drop)
             }
+            SiteStep::SetPool { pool, set, changes, line } if !self.is_new(pool) => {
+                self.ask_about_settings("pool", pool, set, changes, *line)
+            }
+            SiteStep::SetVolume { volume, set, changes, line } => {
+                // What is made or moved before is not there yet, and its settings mean something else then.
+                let set = if self.stays(volume) { *set } else { VolumeSet { local: set.local, ..Default::default() } };
+                self.ask_about_settings("volume", volume, &set, changes, *line)
+            }
             SiteStep::SetPool { .. }
             | SiteStep::RemoveSpares { .. }
             | SiteStep::DisableCache { .. }
             | SiteStep::EnableCache { .. }
-            | SiteStep::SetVolume { .. }
             | SiteStep::RemoveSsds { .. } => Ok(()),
         }
     }
@@ -169,6 +176,19 @@ impl Check<'_> {
         self.ask::<ChangePlan>(&path, &added(ssds), key, &subject, line).map(drop)
     }
 
+    fn ask_about_settings(
+        &mut self,
+        what: &str,
+        name: &str,
+        set: &impl Serialize,
+        changes: &[SettingChange],
+        line: usize,
+    ) -> Result<(), ApiError> {
+        let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
+        let (path, subject) = (format!("/{what}s/{name}/settings/plan"), format!("{what} {name}"));
+        self.ask::<ChangePlan>(&path, set, &keys.join(", "), &subject, line).map(drop)
+    }
+
     /// `None`: it would be refused, which is noted. An error: the daemon cannot be asked.
     fn ask<T: DeserializeOwned>(
         &mut self,
@@ -191,6 +211,21 @@ impl Check<'_> {
 
     fn is_new(&self, pool: &str) -> bool {
         self.steps.iter().any(|step| matches!(step, SiteStep::CreatePool { pool: new, .. } if new.name == pool))
+    }
+
+    /// The volume is there, and keeps its pool.
+    fn stays(&self, name: &str) -> bool {
+        !self.steps.iter().any(|step| match step {
+            SiteStep::CreateVolume { volume, .. } => volume.name == name,
+            SiteStep::DisableCache { volume, .. } | SiteStep::EnableCache { volume, .. } => volume == name,
+            SiteStep::CreatePool { .. }
+            | SiteStep::SetPool { .. }
+            | SiteStep::AddSsds { .. }
+            | SiteStep::AddSpares { .. }
+            | SiteStep::RemoveSpares { .. }
+            | SiteStep::SetVolume { .. }
+            | SiteStep::RemoveSsds { .. } => false,
+        })
     }
 
     fn leaves_as_spare(&self, path: &str) -> bool {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hotset_api::{IoType, Pool, PoolCreate, PoolKind, PoolSet, PoolState, Volume, VolumeCreate, VolumeSet};
+use hotset_api::{
+    IoType, Pool, PoolCreate, PoolKind, PoolSet, PoolState, Volume, VolumeCreate, VolumeSet, VolumeState,
+};
 use hotset_cache::config::PoolSettings;
 
 use super::file::Mistake;
@@ -15,21 +17,21 @@ use crate::words;
 #[derive(Debug)]
 pub(super) enum SiteStep {
     CreatePool { pool: Box<PoolCreate>, line: usize },
-    SetPool { pool: String, set: PoolSet, changes: Vec<SettingChange> },
+    SetPool { pool: String, set: PoolSet, changes: Vec<SettingChange>, line: usize },
     AddSsds { pool: String, ssds: Vec<String>, line: usize },
     AddSpares { pool: String, spares: Vec<String>, line: usize },
     RemoveSpares { pool: String, spares: Vec<String> },
     DisableCache { volume: String, pool: String },
     CreateVolume { volume: Box<VolumeCreate>, line: usize },
     EnableCache { volume: String, pool: String },
-    SetVolume { volume: String, set: VolumeSet, changes: Vec<SettingChange> },
+    SetVolume { volume: String, set: VolumeSet, changes: Vec<SettingChange>, line: usize },
     RemoveSsds { pool: String, ssds: Vec<String> },
 }
 
 /// Of a setting.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SettingChange {
-    key: String,
+    pub(super) key: String,
     before: String,
     after: String,
 }
@@ -104,6 +106,7 @@ pub(super) fn plan(
                 format!("pool of volume {}: there is no pool {pool}, here or in the file", volume.name),
             ));
         }
+        planner.check_joins(volume, volumes, pools);
         planner.check_meaning(volume, kind_of(volume.pool.as_deref(), wanted, pools));
         match volumes.iter().find(|current| current.name == volume.name) {
             Some(current) => planner.change_volume(volume, current),
@@ -184,7 +187,9 @@ impl Planner<'_> {
         if rest != PoolSet::default() {
             let made = ["io-type", "policy", "populate-on-read", "populate-on-write"];
             let changes = anew(&wanted.settings, &made);
-            self.steps.push((StepOrder::Pools, SiteStep::SetPool { pool: wanted.name.clone(), set: rest, changes }));
+            let line = wanted.line;
+            self.steps
+                .push((StepOrder::Pools, SiteStep::SetPool { pool: wanted.name.clone(), set: rest, changes, line }));
         }
         if let Some(spares) = wanted.spares.as_ref().filter(|spares| !spares.is_empty()) {
             let (pool, spares, line) = (wanted.name.clone(), spares.clone(), wanted.line_of("spares"));
@@ -215,8 +220,9 @@ impl Planner<'_> {
         if !changes.is_empty() {
             let sent = if is_changed(&changes, "io-type") { &THRESHOLDS[..] } else { &[] };
             let set = pool_set(&parsed::<PoolSetting>(&to_send(&wanted.settings, &changes, sent)));
+            let line = wanted.line_of(&changes[0].key);
             changes.extend(thresholds_that_follow(&set, current));
-            self.steps.push((StepOrder::Pools, SiteStep::SetPool { pool: name.clone(), set, changes }));
+            self.steps.push((StepOrder::Pools, SiteStep::SetPool { pool: name.clone(), set, changes, line }));
         }
         let ssds: Vec<String> = current.ssds.iter().map(|ssd| ssd.path.clone()).collect();
         if let Some(listed) = &wanted.ssds {
@@ -225,7 +231,14 @@ impl Planner<'_> {
                 let (pool, line) = (name.clone(), wanted.line_of("ssds"));
                 self.steps.push((StepOrder::Pools, SiteStep::AddSsds { pool, ssds: new, line }));
             }
-            if !gone.is_empty() {
+            let (fewest, why) = match current.kind {
+                PoolKind::Read => (1, "a pool has at least one SSD"),
+                PoolKind::ReadWrite => (2, "two copies of dirty data need two SSDs"),
+            };
+            if !gone.is_empty() && listed.len() < fewest {
+                let message = format!("ssds of pool {name}: {why}; `hotset pool delete {name}` flushes and deletes it");
+                self.wrong.push(Mistake::new(wanted.line_of("ssds"), message));
+            } else if !gone.is_empty() {
                 self.last.push(SiteStep::RemoveSsds { pool: name.clone(), ssds: gone });
             }
         }
@@ -248,6 +261,17 @@ impl Planner<'_> {
         let lacks = |from: &[String], path: &String| !from.iter().any(|other| (self.same)(other, path));
         let new = listed.iter().filter(|path| lacks(there, path)).cloned().collect();
         (new, there.iter().filter(|path| lacks(listed, path)).cloned().collect())
+    }
+
+    /// Of a new volume the daemon tells that.
+    fn check_joins(&mut self, wanted: &VolumeWanted, volumes: &[Volume], pools: &[Pool]) {
+        let Some(volume) = volumes.iter().find(|current| current.name == wanted.name) else { return };
+        let joins = wanted.pool.as_ref().filter(|pool| volume.pool.as_ref() != Some(pool));
+        let pool = joins.and_then(|joins| pools.iter().find(|pool| pool.name == *joins));
+        if let Some(pool) = pool.filter(|pool| pool.state == PoolState::Offline) {
+            let message = format!("pool of volume {}: pool {} is offline: {}", wanted.name, pool.name, pool.reason);
+            self.wrong.push(Mistake::new(wanted.line_of("pool"), message));
+        }
     }
 
     /// A read pool caches no writes: settings that are about nothing else are refused there.
@@ -295,7 +319,9 @@ impl Planner<'_> {
         let rest = VolumeSet { write_mode: None, read_cache: None, ..set };
         if rest != VolumeSet::default() {
             let changes = anew(&wanted.settings, &["mode", "read-cache"]);
-            self.steps.push((StepOrder::Volumes, SiteStep::SetVolume { volume: name.clone(), set: rest, changes }));
+            let line = if rest.local.is_some() { wanted.line_of("local") } else { wanted.line };
+            self.steps
+                .push((StepOrder::Volumes, SiteStep::SetVolume { volume: name.clone(), set: rest, changes, line }));
         }
     }
 
@@ -312,7 +338,11 @@ impl Planner<'_> {
             );
             self.wrong.push(Mistake::new(wanted.line_of(key), message));
         }
-        if wanted.pool != current.pool {
+        if current.state == VolumeState::Offline && (wanted.pool != current.pool) {
+            let message =
+                format!("pool of volume {name}: it is offline, and cannot join or leave a pool: {}", current.reason);
+            self.wrong.push(Mistake::new(wanted.line_of("pool"), message));
+        } else if wanted.pool != current.pool {
             if let Some(pool) = &current.pool {
                 self.steps
                     .push((StepOrder::Leave, SiteStep::DisableCache { volume: name.clone(), pool: pool.clone() }));
@@ -326,7 +356,8 @@ impl Planner<'_> {
         let changes = changes::<VolumeSetting>(&wanted.settings, &spelled::all_of_volume(current));
         if !changes.is_empty() {
             let set = volume_set(&parsed::<VolumeSetting>(&to_send(&wanted.settings, &changes, &[])));
-            self.steps.push((StepOrder::Volumes, SiteStep::SetVolume { volume: name.clone(), set, changes }));
+            let line = wanted.line_of(&changes[0].key);
+            self.steps.push((StepOrder::Volumes, SiteStep::SetVolume { volume: name.clone(), set, changes, line }));
         }
     }
 }

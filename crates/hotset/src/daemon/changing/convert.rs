@@ -14,6 +14,7 @@ use hotset_api::{
 };
 use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus};
+use tokio::sync::Notify;
 
 use super::create::{Creation, check_memory, without};
 use super::flush::{DrainedFor, Draining, Flushes};
@@ -21,8 +22,8 @@ use super::flushed::{FlushScope, Outcome, Subject, dirty_bytes};
 use super::operations::{Begin, Cancel, Operations, WaitsFor};
 use super::rewrite::{Rewriting, conversion_of};
 use crate::daemon::blocking::blocking;
-use crate::daemon::conversion::{ConversionPhase, ConversionTarget};
-use crate::daemon::naming::{pool_name, volume_name};
+use crate::daemon::conversion::{Conversion, ConversionPhase, ConversionTarget};
+use crate::daemon::naming::{pool_name, uuid};
 use crate::daemon::opening::converting::{Converting, refused};
 use crate::daemon::opening::disks::{self, SsdOnDisk};
 use crate::daemon::opening::offline::RETRY_INTERVAL;
@@ -42,6 +43,8 @@ pub(crate) struct Conversions {
     pub(crate) rewriting: Arc<Rewriting>,
     /// Operations of conversions that go on by themselves, by pool.
     pub(crate) resumed: Mutex<BTreeMap<String, u64>>,
+    /// There is one whose volumes are to join the pool again at once.
+    pub(crate) undone: Notify,
 }
 
 impl Conversions {
@@ -126,28 +129,24 @@ impl Conversions {
     }
 
     /// What its flush or what followed came to. A conversion that was cut off by the end of the daemon goes on at the next
-    /// start; one whose pool is unharmed is undone.
-    fn conversion_ended(&self, pool: &str, outcome: &Outcome) {
-        let phase = self.converting.conversions().get(pool).map(|conversion| conversion.phase);
-        if self.records.offline().begun_conversions.contains(pool) {
-            // Volumes have left the pool for it: it goes on by itself.
-            return;
-        }
-        let undo = outcome.is_err()
-            && phase == Some(ConversionPhase::Draining)
-            && !self.records.stopping.load(Ordering::Relaxed);
-        if undo && let Err(error) = self.converting.forget_conversion(pool) {
-            tracing::error!(
-                pool,
-                "its conversion was cancelled, and the record of it stays, which is tried again: {error}"
-            );
+    /// start. One that failed after volumes had left the pool for it goes on by itself, unless somebody cancelled it; any
+    /// other one is undone.
+    async fn conversion_ended(&self, pool: &PoolName, outcome: &Outcome) {
+        let Err(error) = outcome else { return };
+        let conversion = self.converting.conversions().get(pool.as_str()).cloned();
+        let draining = conversion.filter(|conversion| conversion.phase == ConversionPhase::Draining);
+        let Some(conversion) = draining.filter(|_| !self.records.stopping.load(Ordering::Relaxed)) else { return };
+        // A daemon that answers nothing more goes on with it at its next start.
+        let Ok(snapshot) = self.records.plane.snapshot().await else { return };
+        if error.kind == ApiErrorKind::Cancelled || have_left(&conversion, &snapshot).is_empty() {
+            self.undo(conversion, &snapshot);
         }
     }
 
     /// For as long as the daemon runs: what keeps a conversion from its end may pass.
     pub(crate) async fn follow_conversions(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(RETRY_INTERVAL).await;
+            let _ = tokio::time::timeout(RETRY_INTERVAL, self.undone.notified()).await;
             self.resume_conversions().await;
         }
     }
@@ -169,13 +168,13 @@ impl Conversions {
         }
     }
 
-    /// Volumes that are still to join a pool that was converted.
+    /// Volumes that are still to join a pool that was converted, or would have been.
     fn check_all_joined(&self, pool: &str) -> Result<(), String> {
         let conversions = self.converting.conversions();
         let joining = conversions.get(pool).filter(|conversion| conversion.phase == ConversionPhase::Joining);
         joining.map_or(Ok(()), |conversion| {
             let volumes = conversion.volumes.join(", ");
-            Err(format!("it is converted, and these volumes could not join it again yet, and are uncached: {volumes}"))
+            Err(format!("these volumes could not join it again yet after its conversion, and are uncached: {volumes}"))
         })
     }
 
@@ -193,12 +192,17 @@ impl Conversions {
     async fn rewrite_again(&self, name: &PoolName) -> Result<(), ApiError> {
         let id = self.resumed_as(name);
         self.operations.goes_on(id);
+        let is_undone = self.is_undone(name).await;
         let gone_on = self.rewriting.go_on(name).await;
         if self.converting.conversions().contains_key(name.as_str()) {
             self.operations.waits(id, WaitsFor::Devices);
         } else {
             self.resumed().remove(name.as_str());
-            self.operations.end(id, None);
+            let why = is_undone.then(|| {
+                let why = format!("pool {name}: its conversion was undone; its volumes are cached again");
+                ApiError::new(ApiErrorKind::Cancelled, why)
+            });
+            self.operations.end(id, why.as_ref());
         }
         gone_on
     }
@@ -246,20 +250,45 @@ impl Conversions {
                 hotset_api::Subject::new(SubjectKind::Pool, name.as_str()),
                 reason,
             );
-            return self.undo(name).await;
+            let known = self.converting.conversions().get(name.as_str()).cloned();
+            if let Some(conversion) = known {
+                self.undo(conversion, &snapshot);
+            }
+            return Ok(());
         }
         tracing::info!(pool = %name, "its conversion goes on");
         self.drain_to_convert(name, &snapshot, Who::Daemon);
         Ok(())
     }
 
-    /// The pool stays as it was, with all of its volumes.
-    async fn undo(&self, name: &PoolName) -> Result<(), ApiError> {
-        let volumes = self.converting.conversions().get(name.as_str()).map(|conversion| conversion.volumes.clone());
-        for volume in volumes.unwrap_or_default() {
-            self.rewriting.join(name, &volume_name(&volume)?).await?;
+    /// The pool stays as it was: what has left it for the conversion joins it again, as at the end of one.
+    fn undo(&self, conversion: Conversion, snapshot: &Snapshot) {
+        let (pool, left) = (conversion.pool.clone(), have_left(&conversion, snapshot));
+        let recorded = if left.is_empty() {
+            self.converting.forget_conversion(&pool)
+        } else {
+            let phase = ConversionPhase::Joining;
+            let joining = Conversion { phase, volumes: left, spares: Vec::new(), ..conversion };
+            self.converting.conversions().insert(pool.clone(), joining.clone());
+            self.undone.notify_one();
+            self.converting.write_conversion(joining)
+        };
+        if let Err(error) = recorded {
+            tracing::error!(
+                pool,
+                "its conversion is undone, and the record of it is not, which is tried again: {error}"
+            );
         }
-        self.converting.forget_conversion(name.as_str())
+    }
+
+    /// Whether what is left of a conversion is that volumes join the pool again, which was never made anew.
+    async fn is_undone(&self, name: &PoolName) -> bool {
+        let known = self.converting.conversions().get(name.as_str()).cloned();
+        let Some(conversion) = known.filter(|known| known.phase == ConversionPhase::Joining) else { return false };
+        let snapshot = self.records.plane.snapshot().await;
+        snapshot.is_ok_and(|snapshot| {
+            snapshot.pools.iter().any(|pool| pool.name == *name && uuid(pool.uuid) == conversion.uuid)
+        })
     }
 }
 
@@ -273,9 +302,19 @@ impl DrainedFor for Conversions {
         }
     }
 
-    fn ended(&self, subject: &Subject, outcome: &Outcome) {
-        self.conversion_ended(subject.name(), outcome);
+    async fn ended(&self, subject: &Subject, outcome: &Outcome) {
+        if let Subject::Pool(name) = subject {
+            self.conversion_ended(name, outcome).await;
+        }
     }
+}
+
+/// The volumes that its record names and that are not in the pool, or not open.
+fn have_left(conversion: &Conversion, snapshot: &Snapshot) -> Vec<String> {
+    let pool = snapshot.pools.iter().find(|pool| pool.name.as_str() == conversion.pool);
+    let cached =
+        |name: &String| pool.is_some_and(|pool| pool.volumes.iter().any(|volume| volume.as_str() == name.as_str()));
+    conversion.volumes.iter().filter(|name| !cached(name)).cloned().collect()
 }
 
 /// What a pool is to become.

@@ -24,7 +24,7 @@ pub(crate) trait DrainedFor: Send + Sync + 'static {
     fn carry_out(&self, subject: &Subject, purpose: FlushPurpose) -> impl Future<Output = Outcome> + Send;
 
     /// The drain, or what followed it, has come to its end.
-    fn ended(&self, subject: &Subject, outcome: &Outcome);
+    fn ended(&self, subject: &Subject, outcome: &Outcome) -> impl Future<Output = ()> + Send;
 }
 
 /// A flush that is under way.
@@ -200,7 +200,7 @@ impl Draining {
                     false => this.records.register.raise_for(ConditionKind::Flush, told_of, reason),
                 }
             }
-            drained_for.ended(subject, &outcome);
+            drained_for.ended(subject, &outcome).await;
             this.operations.end(flush.id, outcome.as_ref().err());
             told.send_replace(Some(outcome));
         });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hotset_api::{ApiError, ApiErrorKind, PoolImport, PoolSet};
+use hotset_api::{ApiError, ApiErrorKind, ChangePlan, PoolImport, PoolSet};
 use hotset_cache::config::{IoType, PoolKind, PoolName, PoolSettings};
 use hotset_cache::{Missing, Takeover};
 
@@ -24,24 +24,40 @@ pub(crate) struct Pools {
     pub(crate) opening: Arc<Opening>,
 }
 
+/// What settings would come to.
+struct Settled {
+    settings: PoolSettings,
+    changed: bool,
+    warnings: Vec<String>,
+}
+
 impl Pools {
     /// Whether that changed anything, and what to know about it.
     pub(crate) async fn set_pool(&self, name: &str, set: PoolSet) -> Result<(bool, Vec<String>), ApiError> {
         let _one_at_a_time = self.records.change.lock().await;
         let pool = pool_name(name)?;
-        let snapshot = self.records.plane.snapshot().await?;
-        let Some(now) = snapshot.pools.iter().find(|open| open.name == pool) else {
-            return Err(self.records.not_open(name));
-        };
-        let settings = merged(now.kind, now.settings, set);
-        settings.check(now.kind).map_err(|error| words::error(&error))?;
-        let changed = settings != now.settings;
-        let warnings = set.io_type.and_then(|_| other_block(name, now.kind, &settings)).into_iter().collect();
+        let Settled { settings, changed, warnings } = self.settle(&pool, set).await?;
         if changed {
             self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.pools().set_pool(pool, settings)).await?;
             tracing::info!(pool = name, ?set, "changed settings");
         }
         Ok((changed, warnings))
+    }
+
+    /// What would be refused is refused; nothing is changed.
+    pub(crate) async fn plan_settings(&self, name: &str, set: PoolSet) -> Result<ChangePlan, ApiError> {
+        let Settled { warnings, .. } = self.settle(&pool_name(name)?, set).await?;
+        Ok(ChangePlan { warnings })
+    }
+
+    async fn settle(&self, pool: &PoolName, set: PoolSet) -> Result<Settled, ApiError> {
+        let snapshot = self.records.plane.snapshot().await?;
+        let now = snapshot.pools.iter().find(|open| open.name == *pool);
+        let now = now.ok_or_else(|| self.records.not_open(pool.as_str()))?;
+        let settings = merged(now.kind, now.settings, set);
+        settings.check(now.kind).map_err(|error| words::error(&error))?;
+        let warnings = set.io_type.and_then(|_| other_block(pool.as_str(), now.kind, &settings)).into_iter().collect();
+        Ok(Settled { settings, changed: settings != now.settings, warnings })
     }
 
     /// Whether that changed anything, and the name of the pool.

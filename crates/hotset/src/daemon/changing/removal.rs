@@ -548,7 +548,7 @@ impl DrainedFor for Removals {
         self.take_away(subject, purpose, DirtyData::Clean).await
     }
 
-    fn ended(&self, _: &Subject, _: &Outcome) {}
+    async fn ended(&self, _: &Subject, _: &Outcome) {}
 }
 
 fn is_read_write(name: &PoolName, snapshot: &Snapshot) -> bool {

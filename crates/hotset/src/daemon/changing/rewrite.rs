@@ -74,7 +74,6 @@ impl Rewriting {
         let conversion = conversion_of(now, begun.target, begun.volumes).await?;
         self.converting.write_conversion(conversion.clone())?;
         tracing::info!(pool = %name, "drained; it is made anew");
-        self.records.offline().begun_conversions.insert(name.to_string());
         for volume in now.volumes.clone() {
             let from = name.clone();
             self.records
@@ -177,14 +176,14 @@ impl Rewriting {
         self.records.save_joined(name).await?;
         self.guard.update_udev_rules().await;
         if waiting.is_empty() {
-            tracing::info!(pool = %name, "converted");
+            tracing::info!(pool = %name, "all of its volumes have joined");
             return self.converting.forget_conversion(name.as_str());
         }
         self.converting.write_conversion(Conversion { volumes: waiting, spares: Vec::new(), ..conversion })
     }
 
     /// A volume that is open and uncached is cached by the pool; any other one has gone its own way.
-    pub(crate) async fn join(&self, pool: &PoolName, name: &VolumeName) -> Result<(), ApiError> {
+    async fn join(&self, pool: &PoolName, name: &VolumeName) -> Result<(), ApiError> {
         let snapshot = self.records.plane.snapshot().await?;
         if !snapshot.volumes.iter().any(|volume| volume.name == *name && volume.pool.is_none()) {
             return Ok(());

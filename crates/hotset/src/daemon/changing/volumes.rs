@@ -234,6 +234,27 @@ impl Volumes {
         Ok(changed || local_changed)
     }
 
+    /// What would be refused is refused; nothing is changed. Of a volume that is not there yet what does not depend on it is checked: it
+    /// may be about to be made.
+    pub(crate) async fn plan_settings(&self, name: &str, set: VolumeSet) -> Result<ChangePlan, ApiError> {
+        match self.records.open_volume_status(name).await {
+            Ok(status) => {
+                self.check_meaning(&status, set).await?;
+                let (volume, settings) = (status.name.clone(), merged(status.settings, set));
+                let thread = self.records.plane.of_volume(&status.name);
+                thread.call(move |plane| plane.check_volume(volume, settings)).await?;
+            }
+            Err(error) if error.kind == ApiErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        match set.local {
+            Some(true) => self.local.check_possible(name).await?,
+            Some(false) if !set.force => self.local.check_unheld(name).await?,
+            Some(false) | None => {}
+        }
+        Ok(ChangePlan::default())
+    }
+
     /// A read pool caches no writes: settings that are about nothing else are refused.
     async fn check_meaning(&self, status: &VolumeStatus, set: VolumeSet) -> Result<(), ApiError> {
         let around = set.write_mode.is_none_or(|mode| mode == WriteMode::WriteAround);

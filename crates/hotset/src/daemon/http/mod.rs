@@ -40,6 +40,7 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         pools::list_pools,
         pools::create_pool,
         pools::plan_pool,
+        pools::plan_pool_settings,
         pools::import_pool,
         pools::open_pool,
         pools::show_pool,
@@ -55,6 +56,7 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         volumes::list_volumes,
         volumes::create_volume,
         volumes::plan_volume,
+        volumes::plan_volume_settings,
         volumes::show_volume,
         volumes::set_volume,
         volumes::delete_volume,
@@ -112,6 +114,7 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/pools/plan", post(pools::plan_pool))
         .route("/pools/import", post(pools::import_pool))
         .route("/pools/{name}", get(pools::show_pool).patch(pools::set_pool).delete(pools::delete_pool))
+        .route("/pools/{name}/settings/plan", post(pools::plan_pool_settings))
         .route("/pools/{name}/open", post(pools::open_pool))
         .route("/pools/{name}/flush", get(pools::pool_flush).delete(pools::cancel_pool_flush))
         .route("/pools/{name}/hold", delete(pools::release_pool))
@@ -127,6 +130,7 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/volumes", get(volumes::list_volumes).post(volumes::create_volume))
         .route("/volumes/{name}", get(volumes::show_volume).patch(volumes::set_volume).delete(volumes::delete_volume))
         .route("/volumes/{name}/plan", post(volumes::plan_volume))
+        .route("/volumes/{name}/settings/plan", post(volumes::plan_volume_settings))
         .route("/volumes/{name}/name", put(volumes::rename_volume))
         .route("/volumes/{name}/growth", post(volumes::grow_volume))
         .route("/volumes/{name}/clear", post(volumes::clear_volume))

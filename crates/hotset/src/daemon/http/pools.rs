@@ -71,6 +71,16 @@ pub(super) async fn show_pool(State(rooms): Manages, Name(name): Name<String>) -
     Ok(Json(rooms.reporting.pool(&name).await?))
 }
 
+#[utoipa::path(post, path = "/api/v1/pools/{name}/settings/plan", params(("name" = String, Path)), request_body = api::PoolSet,
+    responses((status = 200, body = api::ChangePlan), (status = "default", body = ApiError)))]
+pub(super) async fn plan_pool_settings(
+    State(rooms): Manages,
+    Name(name): Name<String>,
+    Body(set): Body<api::PoolSet>,
+) -> Answer<api::ChangePlan> {
+    Ok(Json(rooms.pools.plan_settings(&name, set).await?))
+}
+
 #[utoipa::path(patch, path = "/api/v1/pools/{name}", params(("name" = String, Path)), request_body = api::PoolSet,
     responses((status = 200, body = api::PoolSettingsChange), (status = "default", body = ApiError)))]
 pub(super) async fn set_pool(

@@ -48,6 +48,16 @@ pub(super) async fn show_volume(State(rooms): Manages, Name(name): Name<String>)
     Ok(Json(rooms.reporting.volume(&name).await?))
 }
 
+#[utoipa::path(post, path = "/api/v1/volumes/{name}/settings/plan", params(("name" = String, Path)), request_body = api::VolumeSet,
+    responses((status = 200, body = api::ChangePlan), (status = "default", body = ApiError)))]
+pub(super) async fn plan_volume_settings(
+    State(rooms): Manages,
+    Name(name): Name<String>,
+    Body(set): Body<api::VolumeSet>,
+) -> Answer<api::ChangePlan> {
+    Ok(Json(rooms.volumes.plan_settings(&name, set).await?))
+}
+
 #[utoipa::path(patch, path = "/api/v1/volumes/{name}", params(("name" = String, Path)), request_body = api::VolumeSet,
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
 pub(super) async fn set_volume(

@@ -28,7 +28,14 @@ impl Converting {
     }
 
     pub(crate) fn write_conversion(&self, conversion: Conversion) -> Result<(), ApiError> {
-        self.records.state.write_conversion(&conversion).map_err(|error| self.records.state_failed(&error))?;
+        if let Err(error) = self.records.state.write_conversion(&conversion) {
+            if !self.conversions().contains_key(&conversion.pool) {
+                // It is not meant, and may be there all the same: a write that was given up can still happen.
+                self.records.offline().ended_conversions.insert(conversion.pool.clone());
+                let _ = self.remove_ended_conversion(&conversion.pool);
+            }
+            return Err(self.records.state_failed(&error));
+        }
         self.records.offline().ended_conversions.remove(&conversion.pool);
         self.conversions().insert(conversion.pool.clone(), conversion);
         Ok(())
@@ -37,7 +44,6 @@ impl Converting {
     /// It is done, undone or cancelled. A record that cannot be removed is tried again: the next start would go on with it.
     pub(crate) fn forget_conversion(&self, pool: &str) -> Result<(), ApiError> {
         let known = self.conversions().remove(pool).is_some();
-        self.records.offline().begun_conversions.remove(pool);
         let unread = self.records.offline().unread_conversions.remove(pool).is_some();
         if known || unread {
             self.records.offline().ended_conversions.insert(pool.to_owned());

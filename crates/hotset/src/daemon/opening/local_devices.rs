@@ -256,6 +256,17 @@ impl LocalDevices {
         Ok(true)
     }
 
+    /// Whether a volume could be given a block device here; changes nothing.
+    ///
+    /// # Errors
+    /// The kernel has no driver for it.
+    pub(crate) async fn check_possible(&self, volume: &str) -> Result<(), ApiError> {
+        if self.records.locals.of_volume(volume).is_some() {
+            return Ok(());
+        }
+        blocking(LocalDriver::check_is_there).await?.map_err(|error| driver_error(volume, &error))
+    }
+
     /// Ends a volume's block device. False: it has none.
     ///
     /// # Errors

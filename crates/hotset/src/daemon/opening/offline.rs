@@ -32,8 +32,6 @@ pub(crate) struct Offline {
     pub(crate) unread_conversions: BTreeMap<String, String>,
     /// Pools whose conversions have ended, and whose records of that could not be removed.
     pub(crate) ended_conversions: BTreeSet<String>,
-    /// Pools that are converted, and of which volumes have left for that: what fails is tried again.
-    pub(crate) begun_conversions: BTreeSet<String>,
     /// Pools that were deleted, and whose records could not be removed.
     pub(crate) deleted_pools: BTreeSet<String>,
     /// By pool: SSDs that have left it.
