@@ -127,6 +127,7 @@ echo "guest: a removal was refused"
 
 # What stays dirty on the SSDs is told to whoever takes the program away.
 step hotset pool set fast dirty-watermark=90 dirty-age=30d flush-rate=low
+step hotset volume set data write-cutoff=off
 # More than is flushed by itself until the daemon stops: then nothing would be at risk, and no rule be needed.
 step dd if=/dev/urandom of=/dev/hotset/data bs=1M count=64 oflag=direct
 dpkg --remove hotset > /run/removed 2>&1 || failed "the package is not removed"

@@ -50,6 +50,30 @@ impl<T> Drop for End<T> {
     }
 }
 
+/// Belongs to who waits. What came after he looked last is dropped on a thread of its own, as if it came too late.
+struct Waiting<T: Send + 'static>(Arc<Mutex<Answer<T>>>);
+
+impl<T: Send + 'static> Waiting<T> {
+    fn poll(&self, waker: &Waker) -> Poll<Option<T>> {
+        let mut answer = lock(&self.0);
+        if answer.ended {
+            return Poll::Ready(answer.value.take());
+        }
+        answer.waker = Some(waker.clone());
+        Poll::Pending
+    }
+}
+
+impl<T: Send + 'static> Drop for Waiting<T> {
+    fn drop(&mut self) {
+        let value = lock(&self.0).value.take();
+        if let Some(value) = value {
+            // Without a thread it is dropped here.
+            let _ = thread::Builder::new().name("open".to_owned()).spawn(move || drop(value));
+        }
+    }
+}
+
 /// Does `work`, which a file system or device may hold up, on a thread of its own; meanwhile others go on.
 ///
 /// # Errors
@@ -68,14 +92,8 @@ pub async fn apart<T: Send + 'static>(env: &HostEnv, work: impl FnOnce() -> T + 
         lock(&end.0).value = Some(value);
         drop(end);
     })?;
-    let brought = poll_fn(move |context| {
-        let mut answer = lock(&answer);
-        if answer.ended {
-            return Poll::Ready(answer.value.take());
-        }
-        answer.waker = Some(context.waker().clone());
-        Poll::Pending
-    });
+    let waiting = Waiting(answer);
+    let brought = poll_fn(move |context| waiting.poll(context.waker()));
     match select(brought, Box::pin(env.sleep(ANSWER_LIMIT))).await {
         Either::Left((value, _)) => value.ok_or_else(|| io::Error::other("the thread that asked it has panicked")),
         Either::Right(_) => Err(silent()),
@@ -102,6 +120,20 @@ mod tests {
             let (answer, ()) = futures_util::future::join(waits, others).await;
             assert_eq!(answer.unwrap(), 7);
         });
+    }
+
+    #[test]
+    fn what_nobody_takes_is_dropped_on_another_thread() {
+        struct Brought(mpsc::Sender<thread::ThreadId>);
+        impl Drop for Brought {
+            fn drop(&mut self) {
+                self.0.send(thread::current().id()).unwrap();
+            }
+        }
+        let (dropped, by) = mpsc::channel();
+        let answer = Answer { value: Some(Brought(dropped)), waker: None, ended: true };
+        drop(Waiting(Arc::new(Mutex::new(answer))));
+        assert_ne!(by.recv().unwrap(), thread::current().id());
     }
 
     #[test]

@@ -356,13 +356,8 @@ impl FreeLists {
             return 0;
         }
         let free = &mut self.classes[0];
-        let before = self.released.len();
-        self.released.extend(free.drain(free.len().saturating_sub(pages_max)..));
-        for memory in &self.released[before..] {
-            // SAFETY: the page is of a region's mapping, which this pool owns, and no `Buf` is over it: it was in the free lists.
-            // It reads as zeroes from now on, which is initialised.
-            let _ = unsafe { libc::madvise(memory.base.as_ptr().cast(), PAGE_BYTES, libc::MADV_DONTNEED) };
-        }
+        let (first, before) = (free.len().saturating_sub(pages_max), self.released.len());
+        self.released.extend(free.extract_if(first.., |memory| release_page(memory)));
         self.released.len() - before
     }
 
@@ -482,6 +477,17 @@ fn release(base: NonNull<u8>, capacity: usize) {
         // drops it.
         unsafe { alloc::dealloc(base.as_ptr(), layout(capacity)) }
     }
+}
+
+/// Gives the memory of a free page of a region back to the kernel; whether that took it.
+fn release_page(memory: &Memory) -> bool {
+    // What is locked, as by `mlockall(2)`, goes by the second advice alone (madvise(2), since Linux 5.18).
+    [libc::MADV_DONTNEED, libc::MADV_DONTNEED_LOCKED].into_iter().any(|advice| {
+        // SAFETY: the page is of a region's mapping, which its pool owns, and no `Buf` is over it: it is in the free lists. It
+        // reads as zeroes from now on, which is initialised.
+        let result = unsafe { libc::madvise(memory.base.as_ptr().cast(), PAGE_BYTES, advice) };
+        result == 0
+    })
 }
 
 #[cfg(test)]
@@ -619,6 +625,21 @@ mod tests {
         assert!(again.iter().all(|page| page.iter().all(|byte| *byte == 0)), "the kernel gave other memory");
         assert!(kept.iter().all(|page| page.iter().all(|byte| *byte == 7)));
         assert_eq!(BufPool::new().release_pages(9), 0);
+    }
+
+    /// As `mlockall(2)` does, of as much as anybody may lock.
+    #[test]
+    fn pages_that_are_locked_go_back_to_the_kernel_too() {
+        let pool = BufPool::of_pages();
+        let mut page = pool.take(PAGE_BYTES);
+        page.fill(7);
+        // SAFETY: locking a page of the pool's mapping changes nothing that is in it.
+        let locked = unsafe { libc::mlock(page.as_ptr().cast(), PAGE_BYTES) };
+        assert_eq!(locked, 0, "a page may be locked");
+        drop(page);
+        assert_eq!(pool.release_pages(usize::MAX), 1);
+        let page = pool.take(PAGE_BYTES);
+        assert!(page.iter().all(|byte| *byte == 0), "the kernel gave other memory");
     }
 
     #[test]

@@ -28,9 +28,14 @@ pub trait Device {
         self.info().size_bytes
     }
 
-    /// What tells this device from another, and whether it was written to behind our back. May block briefly: called
-    /// at open and at a clean stop only.
+    /// What tells this device from another, and whether it was written to behind our back. May block: called where it was just
+    /// opened.
     fn identity(&self) -> Result<DeviceIdentity, DeviceError>;
+
+    /// The same at any time: where there is no answer, as of a file that another machine keeps, only who asks waits.
+    fn identity_now(&self) -> impl Future<Output = Result<DeviceIdentity, DeviceError>> {
+        std::future::ready(self.identity())
+    }
 
     /// Of a device that is only read because it took no writes when it was opened: it is written from now on, if it takes them.
     ///

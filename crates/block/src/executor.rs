@@ -21,8 +21,9 @@ use std::time::Duration;
 use crate::buf::POOL_KEEPS_BYTES;
 use crate::operation::{Outcome, RingOperation};
 use crate::remote::{self, Inbox, Remote};
-use crate::ring::{Ring, Wait};
+use crate::ring::{APART_MAX, Ring, Wait};
 use crate::running::{RunningClock, WAIT_MAX};
+use crate::sync::Semaphore;
 use crate::task::{ROOT_INDEX, Task, Tasks, waker};
 use crate::task_id::TaskId;
 use crate::{BufPool, Env as _, HostEnv, Instant, RealInstant, sys};
@@ -98,6 +99,7 @@ impl Executor {
             random: RefCell::default(),
             clock: RunningClock::new(Instant::default(), RealInstant::default().plus(START.elapsed())),
             pool,
+            apart: Semaphore::new(APART_MAX),
             inbox,
         };
         Ok(Self { core: Rc::new(core) })
@@ -258,6 +260,8 @@ pub(crate) struct Core {
     random: RefCell<Vec<u64>>,
     clock: RunningClock,
     pub(crate) pool: BufPool,
+    /// Transfers that may be on threads of the kernel's at once.
+    pub(crate) apart: Semaphore,
     inbox: Arc<Inbox>,
 }
 
@@ -511,7 +515,7 @@ impl Future for EndOfTurn {
     }
 }
 
-/// Completes at a point in time.
+/// Completes at a point in time, and not before its task has given others their turn.
 pub(crate) struct Sleep {
     core: Rc<Core>,
     deadline: Instant,
@@ -528,7 +532,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.core.now() >= self.deadline {
+        if self.number.is_some() && self.core.now() >= self.deadline {
             return Poll::Ready(());
         }
         let number = {
@@ -556,6 +560,7 @@ mod tests {
     use futures_util::future::{Either, select};
 
     use super::*;
+    use crate::apart::apart;
     use crate::closing::{Closed, OpenFile};
     use crate::operation::{Direction, Transfer};
     use crate::ring::AT_ONCE_BYTES;
@@ -605,6 +610,34 @@ mod tests {
     }
 
     #[test]
+    fn what_another_thread_says_is_heard_without_io_uring() {
+        Executor::blocking().unwrap().run(async |env| {
+            let answer = apart(&env, || std::thread::sleep(Duration::from_millis(1)));
+            match select(pin!(env.sleep(Duration::from_secs(5))), pin!(answer)).await {
+                Either::Left(_) => panic!("the answer was not heard"),
+                Either::Right((answer, _)) => answer.unwrap(),
+            }
+        });
+    }
+
+    #[test]
+    fn what_another_thread_says_is_heard_without_io_uring_although_a_task_never_rests() {
+        Executor::blocking().unwrap().run(async |env| {
+            let (busy, file) = (env.clone(), Rc::new(OpenFile::new(sys::eventfd().unwrap(), Closed::AtOnce)));
+            env.spawn(async move {
+                loop {
+                    drop(busy.submit(RingOperation::Sync(Rc::clone(&file))).await);
+                }
+            });
+            let answer = apart(&env, || std::thread::sleep(Duration::from_millis(1)));
+            match select(pin!(env.sleep(Duration::from_secs(5))), pin!(answer)).await {
+                Either::Left(_) => panic!("the answer was not heard"),
+                Either::Right((answer, _)) => answer.unwrap(),
+            }
+        });
+    }
+
+    #[test]
     fn what_is_large_reaches_the_kernel_before_the_next_task_runs_and_the_rest_at_the_end_of_the_turn() {
         for (bytes, at_once) in [(AT_ONCE_BYTES - 1, false), (AT_ONCE_BYTES, true)] {
             let executor = Executor::new(ExecutorOptions::default()).unwrap();
@@ -613,7 +646,7 @@ mod tests {
                 let file = Rc::new(OpenFile::new(sys::eventfd().unwrap(), Closed::AtOnce));
                 let transfer = Transfer {
                     file,
-                    apart: false,
+                    apart: None,
                     direction: Direction::Write,
                     offset: 0,
                     buf: Buf::zeroed(bytes),

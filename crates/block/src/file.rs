@@ -15,7 +15,8 @@ use std::time::Duration;
 use crate::apart::apart;
 use crate::closing::{self, Closed, OpenFile};
 use crate::descriptors::{self, DescriptorUse};
-use crate::operation::{Direction, RingOperation, Transfer};
+use crate::operation::{ApartPermit, Direction, RingOperation, Transfer};
+use crate::sync::Semaphore;
 use crate::tail::Tail;
 use crate::{
     Access, Buf, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent,
@@ -32,6 +33,10 @@ const COPIED_BYTES_MAX: usize = 64 << 10;
 
 /// What a part of a file is told in.
 const SECTOR_BYTES: u64 = 512;
+
+/// How many transfers of a file that somebody else keeps wait in the kernel at once, each on a thread: more wait here, so that one that
+/// hangs leaves threads to the others.
+const APART_PER_FILE_MAX: u64 = 64;
 
 /// How often, and how far apart, the lock of a block device is tried: two seconds in all.
 const LOCK_TRIES: u32 = 100;
@@ -78,8 +83,8 @@ struct Shared {
     /// A regular file: that can be cut short under us.
     is_regular: bool,
     /// A regular file that another program or machine keeps: nothing may be asked of it where others would be held up
-    /// if there is no answer.
-    elsewhere: bool,
+    /// if there is no answer. The transfers that it may have under way.
+    elsewhere: Option<Semaphore>,
     /// The file was shorter once than when it was opened. What it says or takes from then on means nothing: a write
     /// past its end would make it grow again, with zeroes where data was.
     cut: Cell<bool>,
@@ -142,7 +147,7 @@ impl FileDevice {
     fn of(env: &HostEnv, storage: Storage, opened: Opened) -> Result<Self, OpenError> {
         let Opened { file, direct, info, end_bytes, tail, options } = opened;
         let tail = tail.map(|file| Rc::new(Tail::new(file, end_bytes, info.logical_block_bytes)));
-        let elsewhere = matches!(file.closed(), Closed::Apart(_));
+        let elsewhere = matches!(file.closed(), Closed::Apart(_)).then(|| Semaphore::new(APART_PER_FILE_MAX));
         let (file, is_regular) = (Rc::new(file), storage.metadata.is_file());
         in_use::note_open(&file, &storage.path, options.access(), storage.footprint)
             .map_err(|user| OpenError::in_use(&storage.path, &user))?;
@@ -328,8 +333,11 @@ impl FileDevice {
             let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
             return (buf, outcome.map_err(|error| error_of(errno(error), direction.operation(), range)));
         }
-        let transfer =
-            Transfer { file: Rc::clone(file), apart: self.shared.elsewhere, direction, offset, buf, done: 0 };
+        let apart = match &self.shared.elsewhere {
+            None => None,
+            Some(of_file) => Some(Box::pin(ApartPermit::acquire(of_file, self.env.apart())).await),
+        };
+        let transfer = Transfer { file: Rc::clone(file), apart, direction, offset, buf, done: 0 };
         let (finished, outcome) = self.env.submit(RingOperation::Transfer(transfer)).await;
         let RingOperation::Transfer(Transfer { buf, .. }) = finished else {
             unreachable!("the ring gives back what it was given");
@@ -348,7 +356,7 @@ impl FileDevice {
         let shared = &self.shared;
         let block_bytes = shared.info.get().logical_block_bytes;
         if shared.is_regular && shared.options.to_the_end && Tail::is_needed(end, block_bytes) {
-            if shared.tail.borrow().is_none() && !shared.elsewhere {
+            if shared.tail.borrow().is_none() && shared.elsewhere.is_none() {
                 // Without it, what is no whole block comes with the next opening.
                 *shared.tail.borrow_mut() = Tail::open_again(&shared.file, shared.options.read_only)
                     .ok()
@@ -422,11 +430,18 @@ impl Device for FileDevice {
     }
 
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
-        sysfs::identity(&self.shared.file, &self.shared.path).map_err(|error| {
-            let nowhere = ByteRange::at(0, 0);
-            let kind = error.raw_os_error().map_or(DeviceErrorKind::Gone, |errno| kind_of(errno, Operation::Identity));
-            DeviceError { kind, operation: Operation::Identity, range: nowhere, errno: error.raw_os_error() }
-        })
+        sysfs::identity(&self.shared.file, &self.shared.path).map_err(|error| not_identified(&error))
+    }
+
+    async fn identity_now(&self) -> Result<DeviceIdentity, DeviceError> {
+        let shared = &self.shared;
+        if shared.elsewhere.is_none() {
+            return self.identity();
+        }
+        let again = shared.file.try_clone().map_err(|error| not_identified(&error))?;
+        let (file, path) = (OpenFile::new(again, shared.file.closed()), shared.path.clone());
+        let asked = apart(&self.env, move || sysfs::identity(&file, &path)).await;
+        asked.flatten().map_err(|error| not_identified(&error))
     }
 
     async fn begin_to_write(&self) -> Result<(), DeviceError> {
@@ -445,8 +460,8 @@ impl Device for FileDevice {
         };
         let first = shared.file.try_clone().map_err(refused)?;
         let (direct, closed, is_block_device) = (shared.direct, shared.file.closed(), !shared.is_regular);
-        let opening = apart(&self.env, move || open_to_write(&OpenFile::new(first, closed), direct, is_block_device));
-        let file = Rc::new(opening.await.flatten().map_err(refused)?);
+        let opening = apart(&self.env, move || open_to_write(OpenFile::new(first, closed), direct, is_block_device));
+        let file = Rc::new(opening.await.flatten().map_err(refused)?.take());
         // Somebody may have been faster.
         if shared.writable.set(file).is_ok() {
             in_use::have_alone(&shared.file);
@@ -464,7 +479,7 @@ impl Device for FileDevice {
     }
 
     async fn write_durable(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
-        if !self.shared.elsewhere {
+        if self.shared.elsewhere.is_none() {
             return self.transfer(Direction::WriteDurable, offset, buf).await;
         }
         // Whoever keeps the file may be told of `RWF_DSYNC` and not heed it: FUSE does not flush for it (Linux 6.18).
@@ -498,7 +513,7 @@ impl Device for FileDevice {
 
     fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
         self.check(Operation::Allocation, range)?;
-        if self.shared.elsewhere {
+        if self.shared.elsewhere.is_some() {
             return Ok(vec![Extent { length: range.length(), kind: ExtentKind::Data }]);
         }
         extents(&self.shared.file, range, extents_max).map_err(|error| {
@@ -506,6 +521,12 @@ impl Device for FileDevice {
             error_of(errno, Operation::Allocation, range)
         })
     }
+}
+
+fn not_identified(error: &io::Error) -> DeviceError {
+    let kind = error.raw_os_error().map_or(DeviceErrorKind::Gone, |errno| kind_of(errno, Operation::Identity));
+    let range = ByteRange::at(0, 0);
+    DeviceError { kind, operation: Operation::Identity, range, errno: error.raw_os_error() }
 }
 
 /// What is at a path, before it is opened.
@@ -599,22 +620,55 @@ fn open_file(path: &Path, options: FileOptions, block_device: bool, caching: Cac
     }
 }
 
+/// A file that was opened once more, to be written. Its locks go back to the descriptor that it was opened by if nobody takes it.
+struct OpenedToWrite {
+    first: OpenFile,
+    file: Option<OpenFile>,
+}
+
+impl OpenedToWrite {
+    fn take(mut self) -> OpenFile {
+        self.file.take().expect("it is there until it is taken or dropped")
+    }
+}
+
+impl Drop for OpenedToWrite {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            // Nobody is left to tell. Who comes between, and has it now, keeps others off as well.
+            let _ = lock_first_again(&self.first, file);
+        }
+    }
+}
+
 /// Opens once more, to be written, what is open to be read. Its locks go over to the new descriptor, or stay where they are; a
 /// claim on a block device stays with the old one.
-fn open_to_write(first: &OpenFile, direct: bool, is_block_device: bool) -> io::Result<OpenFile> {
+fn open_to_write(first: OpenFile, direct: bool, is_block_device: bool) -> io::Result<OpenedToWrite> {
     let flags = if direct { libc::O_DIRECT } else { 0 };
     let file = first.open_again(OpenOptions::new().read(true).write(true).custom_flags(flags))?;
-    let (reads, writes) = (FileOptions { read_only: true, ..FileOptions::default() }, FileOptions::default());
-    in_use::unlock_as_qemu_does(first)?;
-    sys::lock(first, libc::LOCK_UN)?;
-    let locked = lock(&file, writes, is_block_device).and_then(|()| in_use::lock_as_qemu_does(&file, writes.access()));
-    if let Err(error) = locked {
-        drop(file);
-        lock(first, reads, is_block_device)?;
-        in_use::lock_as_qemu_does(first, reads.access())?;
-        return Err(error);
+    let options = FileOptions::default();
+    in_use::unlock_as_qemu_does(&first)?;
+    sys::lock(&first, libc::LOCK_UN)?;
+    let locked =
+        lock(&file, options, is_block_device).and_then(|()| in_use::lock_as_qemu_does(&file, options.access()));
+    match locked {
+        Ok(()) => Ok(OpenedToWrite { first, file: Some(file) }),
+        Err(error) => {
+            lock_first_again(&first, file)?;
+            Err(error)
+        }
     }
-    Ok(file)
+}
+
+/// Gives the locks back to the descriptor that is only read, and what was opened to be written up. Never without a lock but for the
+/// moment in which one kind becomes the other (flock(2)).
+fn lock_first_again(first: &OpenFile, file: OpenFile) -> io::Result<()> {
+    // What cannot be given up is in the way of what is locked then, which tells.
+    let _ = in_use::unlock_as_qemu_does(&file);
+    let _ = sys::lock(&file, libc::LOCK_SH);
+    let locked = sys::lock(first, libc::LOCK_SH).and_then(|()| in_use::lock_as_qemu_does(first, Access::Read));
+    drop(file);
+    locked
 }
 
 /// udev holds a shared lock on a block device while it looks at it, for instance after somebody else has closed it.
@@ -806,5 +860,90 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeWriter, Write as _};
+
+    use futures_util::future::poll_immediate;
+
+    use super::*;
+    use crate::closing::FileKey;
+    use crate::ring::APART_MAX;
+    use crate::{Executor, ExecutorOptions};
+
+    /// Opened to be read, and locked.
+    fn opened_to_read(path: &Path) -> OpenFile {
+        let options = FileOptions { read_only: true, ..FileOptions::default() };
+        Storage::look(path).unwrap().open(options, Caching::PageCache).unwrap().file
+    }
+
+    fn opened_by_a_stranger(path: &Path) -> OwnedFd {
+        OwnedFd::from(File::open(path).unwrap())
+    }
+
+    #[test]
+    fn what_was_opened_to_be_written_and_nobody_takes_is_locked_as_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        std::fs::write(&path, [7; 8192]).unwrap();
+        let (first, stranger) = (opened_to_read(&path), opened_by_a_stranger(&path));
+        let again = || OpenFile::new(first.try_clone().unwrap(), first.closed());
+        let opened = open_to_write(again(), false, false).unwrap();
+        assert!(sys::lock(&stranger, libc::LOCK_SH).is_err(), "it is ours alone");
+        drop(opened);
+        assert!(sys::lock(&stranger, libc::LOCK_EX).is_err(), "it is read through the first descriptor");
+        sys::lock(&stranger, libc::LOCK_SH).unwrap();
+        assert!(in_use::lock_as_qemu_does(&stranger, Access::Alone).is_err());
+        in_use::unlock_as_qemu_does(&stranger).unwrap();
+        assert!(open_to_write(again(), false, false).is_err(), "somebody else reads it");
+        drop(stranger);
+        let stranger = opened_by_a_stranger(&path);
+        assert!(sys::lock(&stranger, libc::LOCK_EX).is_err(), "it is still locked after the refusal");
+        let taken = open_to_write(again(), false, false).unwrap().take();
+        assert!(sys::lock(&stranger, libc::LOCK_SH).is_err(), "it is ours alone");
+        drop(taken);
+    }
+
+    const SECTOR: usize = 512;
+
+    /// A file that is kept elsewhere and does not answer: each sector that is written to the other end answers one read.
+    fn silent_file(env: &HostEnv, path: &Path) -> (FileDevice, PipeWriter) {
+        let options = FileOptions { read_only: true, ..FileOptions::default() };
+        let storage = Storage::look(path).unwrap();
+        let (silent, answers) = io::pipe().unwrap();
+        let file = OpenFile::new(OwnedFd::from(silent), Closed::Apart(FileKey::of(&storage.metadata)));
+        let opened = Opened { file, ..storage.open(options, Caching::PageCache).unwrap() };
+        (FileDevice::of(env, storage, opened).unwrap(), answers)
+    }
+
+    #[test]
+    fn a_file_that_hangs_takes_so_many_threads_of_the_kernel_and_no_more_until_it_answers() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        std::fs::write(&path, [7; 8192]).unwrap();
+        Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+            let (device, mut answers) = silent_file(&env, &path);
+            let under_way = device.shared.elsewhere.clone().unwrap();
+            for _ in 0..APART_PER_FILE_MAX {
+                assert!(poll_immediate(Box::pin(device.read(0, Buf::zeroed(SECTOR)))).await.is_none());
+            }
+            let left = (under_way.free(), env.apart().free());
+            assert_eq!(left, (0, APART_MAX - APART_PER_FILE_MAX), "nobody waits for them, but the kernel has them");
+            let (mut goes, mut waits) = [(); 2].map(|()| Box::pin(device.read(0, Buf::zeroed(SECTOR)))).into();
+            assert!(poll_immediate(&mut goes).await.is_none() && poll_immediate(&mut waits).await.is_none());
+            drop(goes);
+            let every = usize::try_from(APART_PER_FILE_MAX).unwrap() + 1;
+            answers.write_all(&vec![9; every * SECTOR]).unwrap();
+            let (buf, read) = waits.await;
+            read.unwrap();
+            assert_eq!(buf[0], 9);
+            // The last of those under way end when they like.
+            let all = under_way.acquire(APART_PER_FILE_MAX).await;
+            assert_eq!(env.apart().free(), APART_MAX);
+            drop(all);
+        });
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use crate::emulated::{EmulatedArray, EmulatedSsd};
 use crate::executor::{Core, EndOfTurn, Sleep, Submitted};
 use crate::operation::{Outcome, RingOperation};
+use crate::sync::Semaphore;
 use crate::{
     Buf, BufPool, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Extent, FileDevice, Instant,
     Machine, MemoryDevice, RealInstant, ZeroMode,
@@ -47,6 +48,11 @@ impl HostEnv {
     /// Begins an operation when first polled.
     pub(crate) fn submit(&self, operation: RingOperation) -> Submitted {
         Submitted::new(&self.core, operation)
+    }
+
+    /// The transfers that may be on threads of the kernel's at once, of all files.
+    pub(crate) fn apart(&self) -> &Semaphore {
+        &self.core.apart
     }
 
     /// Waits until one of the poll events is there.
@@ -136,6 +142,15 @@ impl Device for HostDevice {
             Self::Emulated(device) => device.identity(),
             Self::EmulatedSsd(device) => device.identity(),
             Self::Memory(device) => device.identity(),
+        }
+    }
+
+    async fn identity_now(&self) -> Result<DeviceIdentity, DeviceError> {
+        match self {
+            Self::File(device) => device.identity_now().await,
+            Self::Emulated(device) => Box::pin(device.identity_now()).await,
+            Self::EmulatedSsd(device) => Box::pin(device.identity_now()).await,
+            Self::Memory(device) => device.identity_now().await,
         }
     }
 

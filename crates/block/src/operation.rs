@@ -12,10 +12,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use io_uring::{opcode, squeue, types};
 
 use crate::closing::OpenFile;
+use crate::sync::{Permit, Semaphore};
 use crate::{Buf, ByteRange, Operation, sys};
 
 /// The longest single transfer: the kernel cuts at 2 GiB less a page.
@@ -56,12 +58,25 @@ pub(crate) struct DriverCommand {
 /// Bytes between a buffer and a file, whole or up to an error or the end of the file.
 pub(crate) struct Transfer {
     pub(crate) file: Rc<OpenFile>,
-    /// On a thread of the kernel's from the start: submitting it may wait.
-    pub(crate) apart: bool,
+    /// On a thread of the kernel's from the start, by this permission: submitting it may wait.
+    pub(crate) apart: Option<ApartPermit>,
     pub(crate) direction: Direction,
     pub(crate) offset: u64,
     pub(crate) buf: Buf,
     pub(crate) done: usize,
+}
+
+/// One of the transfers that a file may have on threads of the kernel's, and one of those that all such files of a ring may.
+pub(crate) struct ApartPermit {
+    _held: Box<(Permit, Permit)>,
+}
+
+impl ApartPermit {
+    /// In the order of asking, first among those of the file.
+    pub(crate) async fn acquire(of_file: &Semaphore, of_ring: &Semaphore) -> Self {
+        let of_file = of_file.acquire(1).await;
+        Self { _held: Box::new((of_file, of_ring.acquire(1).await)) }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,16 +142,31 @@ impl RingOperation {
     }
 
     /// Does on this thread, and waits for, what it is asked for of a file, where there is no ring. The answer is that of a
-    /// completion; what waits for peers is not answered.
+    /// completion; what waits for peers is not answered, but for events that are there.
     pub(crate) fn perform(&mut self) -> Option<i32> {
         let performed = match self {
             Self::Transfer(transfer) => transfer.perform(),
             Self::Sync(file) => copy(file).and_then(|file| File::from(file).sync_data()).map(|()| 0),
             Self::Allocate(file, mode, range) => sys::allocate(file, *mode, *range).map(|()| 0),
-            Self::Poll(..) | Self::Receive(..) | Self::Send(_) | Self::Accept(..) | Self::Driver(_) => return None,
+            Self::Poll(file, events) => poll(file, *events).transpose()?,
+            Self::Receive(..) | Self::Send(_) | Self::Accept(..) | Self::Driver(_) => return None,
         };
         let answer = performed.unwrap_or_else(|error| -error.raw_os_error().unwrap_or(libc::EIO));
         Some(answer)
+    }
+
+    /// What poll(2) is asked for by an operation that waits for events.
+    pub(crate) fn poll_request(&self) -> Option<libc::pollfd> {
+        match self {
+            Self::Poll(file, events) => Some(poll_request(file, *events)),
+            Self::Transfer(_)
+            | Self::Sync(_)
+            | Self::Allocate(..)
+            | Self::Receive(..)
+            | Self::Send(_)
+            | Self::Accept(..)
+            | Self::Driver(_) => None,
+        }
     }
 
     /// Bytes of a device's transfer; of everything else none.
@@ -199,7 +229,7 @@ impl Transfer {
         let file = fd(&self.file);
         let offset = self.offset + u64::try_from(self.done).expect("a buffer's length fits 64 bits");
         let registered = |address: usize| arena.contains(&address);
-        let flags = if self.apart { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
+        let flags = if self.apart.is_some() { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
         let entry = match self.direction {
             Direction::Read => {
                 let rest = &mut self.buf[self.done..];
@@ -301,6 +331,18 @@ fn copy(file: &OwnedFd) -> io::Result<OwnedFd> {
     file.try_clone()
 }
 
+fn poll_request(file: &OwnedFd, events: u32) -> libc::pollfd {
+    let events = libc::c_short::try_from(events).expect("the events of poll(2) are below 2^15");
+    libc::pollfd { fd: file.as_raw_fd(), events, revents: 0 }
+}
+
+/// Which of the events are there; `None` if none are.
+fn poll(file: &OwnedFd, events: u32) -> io::Result<Option<i32>> {
+    let mut request = poll_request(file, events);
+    sys::poll(std::slice::from_mut(&mut request), Duration::ZERO)?;
+    Ok(Some(i32::from(request.revents)).filter(|found| *found != 0))
+}
+
 fn fd(file: &impl AsRawFd) -> types::Fd {
     types::Fd(file.as_raw_fd())
 }
@@ -356,7 +398,7 @@ mod tests {
         let file = Rc::new(OpenFile::new(sys::eventfd().unwrap(), Closed::AtOnce));
         let pool = crate::BufPool::with_arena(1 << 20, 0);
         let code_of = |buf: Buf, direction| {
-            let transfer = Transfer { file: Rc::clone(&file), apart: false, direction, offset: 0, buf, done: 0 };
+            let transfer = Transfer { file: Rc::clone(&file), apart: None, direction, offset: 0, buf, done: 0 };
             RingOperation::Transfer(transfer).entry(&pool.arena()).get_opcode()
         };
         assert_eq!(code_of(pool.take(4096), Direction::Read), u32::from(opcode::ReadFixed::CODE));
@@ -368,7 +410,7 @@ mod tests {
     #[test]
     fn a_short_transfer_goes_on_and_one_inside_a_sector_has_met_the_end_of_the_file() {
         let file = Rc::new(OpenFile::new(sys::eventfd().unwrap(), Closed::AtOnce));
-        let (apart, direction) = (false, Direction::Read);
+        let (apart, direction) = (None, Direction::Read);
         let mut transfer = Transfer { file, apart, direction, offset: 0, buf: Buf::zeroed(4096), done: 0 };
         assert!(matches!(transfer.advance(512), Step::Again));
         assert!(matches!(transfer.advance(100), Step::Done(Ok(612))));

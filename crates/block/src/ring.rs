@@ -16,6 +16,7 @@ use std::time::Duration;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use crate::operation::{Outcome, Repeats, RingOperation, Step};
+use crate::sys;
 
 /// Marks completions that nobody waits for: those of cancellations.
 const NOBODY: u64 = u64::MAX;
@@ -28,6 +29,9 @@ const COMPLETIONS_PER_ENTRY: u32 = 8;
 /// (io_uring_register(2), `IORING_REGISTER_IOWQ_MAX_WORKERS`): one file that hangs would take them all, and every other
 /// device's flushes would wait with it.
 const WAITING_MAX: u32 = 1024;
+
+/// How many of them may be transfers, three quarters: the rest is for flushes and allocations, whatever hangs.
+pub(crate) const APART_MAX: u64 = 768;
 
 /// A transfer of this length reaches its device at once, not with everything else at the end of the turn: the device
 /// works while other tasks run, and one visit more to the kernel is little beside it.
@@ -243,10 +247,7 @@ impl Ring {
         let wait = if self.backlog.is_empty() { wait } else { Wait::No };
         let submitter = match &self.engine {
             Engine::Uring(uring) => uring.submitter(),
-            Engine::Blocking(blocking) => {
-                blocking.rest(wait);
-                return Ok(());
-            }
+            Engine::Blocking(_) => return self.look(wait),
         };
         let result = match wait {
             Wait::No => submitter.submit(),
@@ -264,10 +265,28 @@ impl Ring {
         }
     }
 
-    /// Whether the kernel has to be visited even if nobody waits: to hand something over, or to fetch completions for
-    /// which its queue had no room.
+    /// Without io_uring: waits as told, or not at all if there is something to do, for the events that operations wait for.
+    fn look(&mut self, wait: Wait) -> io::Result<()> {
+        let Engine::Blocking(blocking) = &mut self.engine else { return Ok(()) };
+        let (waiting, mut requests): (Vec<usize>, Vec<libc::pollfd>) =
+            self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.poll_request()?))).unzip();
+        let limit = match wait {
+            Wait::AtMost(limit) if blocking.begun.is_empty() => limit,
+            Wait::AtMost(_) | Wait::No => Duration::ZERO,
+        };
+        match sys::poll(&mut requests, limit) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            result => result?,
+        }
+        let ready = waiting.into_iter().zip(requests).filter(|(_, request)| request.revents != 0);
+        blocking.begun.extend(ready.map(|(index, _)| (index, false)));
+        Ok(())
+    }
+
+    /// Whether the kernel has to be visited even if nobody waits: to hand something over, to fetch completions for which
+    /// its queue had no room, or to see what other threads say.
     pub(crate) fn needs_visit(&mut self) -> bool {
-        let Engine::Uring(uring) = &mut self.engine else { return false };
+        let Engine::Uring(uring) = &mut self.engine else { return true };
         let queue = uring.submission();
         !queue.is_empty() || queue.cq_overflow() || !self.backlog.is_empty()
     }
@@ -391,18 +410,12 @@ impl Ring {
     }
 }
 
-impl Blocking {
-    /// What other threads have to say is looked for so often.
-    const LOOK: Duration = Duration::from_millis(50);
-
-    /// As long as there is nothing to do, as far as this thread knows.
-    fn rest(&self, wait: Wait) {
-        if !self.begun.is_empty() {
-            return;
-        }
-        match wait {
-            Wait::No => {}
-            Wait::AtMost(limit) => std::thread::sleep(limit.min(Self::LOOK)),
+impl Slot {
+    /// What poll(2) is asked for by an operation in flight that waits for events.
+    fn poll_request(&self) -> Option<libc::pollfd> {
+        match self {
+            Self::InFlight(running) => running.operation.poll_request(),
+            Self::Free | Self::Done(..) => None,
         }
     }
 }

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::ByteRange;
 
@@ -107,6 +108,15 @@ pub(crate) fn eventfd_clear(fd: &OwnedFd) {
     let mut count = [0_u8; 8];
     // SAFETY: the pointer and the length are those of one live array.
     let _ = unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+}
+
+/// Waits for at most so long, but for whole milliseconds, until one of the descriptors has what is asked of it; no time at all only
+/// looks.
+pub(crate) fn poll(descriptors: &mut [libc::pollfd], limit: Duration) -> io::Result<()> {
+    let count = libc::nfds_t::try_from(descriptors.len()).expect("descriptors are numbered with 31 bits");
+    let limit_ms = c_int::try_from(limit.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX);
+    // SAFETY: the pointer and the count are those of one live slice.
+    check(unsafe { libc::poll(descriptors.as_mut_ptr(), count, limit_ms) }).map(drop)
 }
 
 /// `flock` without waiting.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::{join_all, poll_immediate};
 use hotset_block::emulated::{EmulatedArray, EmulatedArraySpec};
 use hotset_block::{
-    Buf, ByteRange, Device, DeviceErrorKind, Discard, Env, ExtentKind, FileDevice, FileOptions, HostEnv, OpenError,
-    ZeroMode,
+    Buf, ByteRange, Device, DeviceErrorKind, Discard, Env, ExtentKind, FileDevice, FileOptions, HostEnv, MemoryDevice,
+    OpenError, ZeroMode,
 };
 use tempfile::TempDir;
 
@@ -70,7 +70,11 @@ fn it_says_what_it_is() {
         assert_eq!((info.discard, info.read_only), (Discard::Zeroes, false));
         assert!(info.emulated && info.volatile_cache);
         let cached = try_open(&env, &path, ",controller-cache=16M").await.unwrap();
-        assert!(!cached.info().volatile_cache, "a controller's cache survives a power cut");
+        assert!(cached.info().volatile_cache, "what the file lies on may lose it in a power cut");
+        let text = format!("disks=5,level=raid5,size={SIZE_BYTES},chunk=16K,controller-cache=16M,file=none");
+        let spec: EmulatedArraySpec = format!("emulated:{text}").parse().unwrap();
+        let lasting = EmulatedArray::new(&env, &spec.parameters, MemoryDevice::new(SIZE_BYTES, 512));
+        assert!(!lasting.info().volatile_cache, "a controller's cache survives a power cut");
     });
     assert_eq!(fs::metadata(&path).unwrap().blocks(), 0, "the file was made sparse");
 }

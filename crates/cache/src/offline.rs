@@ -238,7 +238,7 @@ impl<E: Env> Offline<E> {
             Error::new(ErrorKind::NotFound, format!("pool {} caches no volume {name}", self.report.pool))
         })?;
         let backing = Backing::new(self.env.clone(), known.spec.backing.clone(), device);
-        let identity = backing.device()?.identity().map_err(|error| backing.error(&error))?;
+        let identity = backing.identity_now().await?;
         if backing.info.size_bytes < known.backing.size_bytes {
             let message = format!(
                 "volume {name} has {} bytes, the device given for it {}",

@@ -7,8 +7,8 @@ use futures_util::future::{Either, join, select};
 use hotset_block::{Buf, ByteRange, Device, Env, Machine, MemoryDevice, Operation};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{
-    Durability, Error, ErrorKind, Health, Missing, Named, Pool, PoolReason, PoolSpec, STATE_BYTES, Takeover, Volume,
-    dismiss_owner,
+    DirtyData, Durability, Error, ErrorKind, Health, Missing, Named, Pool, PoolReason, PoolSpec, STATE_BYTES, Takeover,
+    Volume, dismiss_owner,
 };
 
 use crate::harness::{Bad, TestDevice, TestEnv, run};
@@ -247,6 +247,34 @@ fn a_pool_that_somebody_took_writes_nothing_more_and_says_who_it_was() {
         assert!(before.iter().zip(shared.everything().await).all(|(before, after)| before[..] == after[..]));
         assert!(pool.status().taken_over);
         assert!(pool.status().ssds.iter().all(|ssd| !ssd.failed), "nothing is wrong with them");
+    });
+}
+
+// proves: F8
+#[test]
+fn a_pool_that_somebody_took_is_not_changed_and_none_of_its_volumes_leaves_it() {
+    daemon(1, async |here| {
+        let shared = Shared::new();
+        let (pool, volume) = shared.with_dirt(&here, 1).await;
+        pool.drain(&volume.name()).await.unwrap();
+        pool.cancel_drain(&volume.name());
+        let spare = MemoryDevice::new(16 * MIB, 512);
+        let named = Named { path: "spare".to_owned(), device: TestDevice::from(spare.clone()) };
+        let spares = pool.add_spares(vec![named]).await.unwrap();
+        take_over(&shared, &here).await;
+        until(&here, "it is known", || pool.status().taken_over).await;
+        let state = shared.state(&here).content().await;
+        let everything = shared.everything().await;
+        refused(pool.detach(&volume.name(), DirtyData::Clean).await);
+        refused(pool.detach(&volume.name(), DirtyData::Discard).await);
+        refused(pool.remove_spares(&spares).await);
+        refused(pool.delete(DirtyData::Discard).await);
+        assert!(read(&volume, 0).await.is_err() && write(&volume, 0, 2).await.is_err(), "it serves nothing");
+        assert!(everything.iter().zip(shared.everything().await).all(|(before, after)| before[..] == after[..]));
+        assert!(state == shared.state(&here).content().await, "nor is it on record");
+        let (label, read) = spare.read(0, Buf::zeroed(4096)).await;
+        read.unwrap();
+        assert_ne!(label[..8], [0; 8], "the spare is somebody else's now");
     });
 }
 

@@ -364,3 +364,92 @@ async fn rest_of_row(ssd: &TestDevice) -> impl Iterator<Item = u64> {
     let (start, end) = rows.max_by_key(|(start, end)| end - start).unwrap();
     (end..start + SEGMENT_BYTES).step_by(4096)
 }
+
+/// So much faster than real time, with room for a machine that is busy.
+const PACE: u32 = 20;
+
+/// A read-write pool on SSDs that can fall silent, in a world where time is short.
+async fn quick(env: &TestEnv, ssds: usize) -> (World, Vec<TestDevice>, Pool<TestEnv>, Volume<TestEnv>) {
+    let world = World::new(env.clone().at_pace(PACE), &vec![16 * MIB; ssds], 64 * MIB);
+    let named = world.named();
+    let devices = named.iter().map(|named| named.device.clone()).collect();
+    let pool = world.create_on(PoolKind::ReadWrite, named).await;
+    let mut settings = pool.status().settings;
+    settings.cleaning.dirty_watermark_percent = 90;
+    pool.set(settings).await.unwrap();
+    let volume = world.attached(&pool).await;
+    (world, devices, pool, volume)
+}
+
+/// An SSD does not answer; returns when it has left, and may come back.
+async fn fall_silent(world: &World, ssd: &TestDevice, pool: &Pool<TestEnv>, volume: &Volume<TestEnv>) {
+    let before = pool.ssds_returning().len();
+    ssd.become_bad(Bad::HangsToWrite);
+    // Some of them go elsewhere.
+    for page in 0..64 {
+        write(volume, page, 1).await;
+    }
+    volume.flush().await.unwrap();
+    until(&world.env, "it may come back", || pool.ssds_returning().len() > before).await;
+}
+
+// proves: F5, D8
+#[test]
+fn an_ssd_that_comes_back_while_its_removal_is_under_way_stays_and_the_removal_is_refused() {
+    run(async |env| {
+        let (world, devices, pool, volume) = quick(&env, 4).await;
+        let uuids: Vec<u128> = pool.status().ssds.iter().map(|ssd| ssd.uuid).collect();
+        fall_silent(&world, &devices[3], &pool, &volume).await;
+        for page in 0..200 {
+            write(&volume, page, 2).await;
+        }
+        let leaving = [uuids[0], uuids[3]];
+        let both = futures_util::future::join(pool.remove_ssds(&leaving), bring_back(&world, &pool, 3));
+        let error = both.await.0.unwrap_err();
+        assert!(error.to_string().contains("ssd3 came back"), "{error}");
+        assert_eq!(pool.status().ssds.iter().filter(|ssd| ssd.online).count(), 4);
+        // What waits for an SSD that cannot leave would wait for ever.
+        for page in 0..200 {
+            write(&volume, page, 3).await;
+        }
+        volume.flush().await.unwrap();
+        pool.remove_ssds(&leaving).await.unwrap();
+        assert_eq!((read(&volume, 9).await, pool.status().ssds.len()), (3, 2));
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F5, F7
+#[test]
+fn what_an_ssd_has_cached_since_it_came_back_is_there_after_a_clean_restart() {
+    run(async |env| {
+        let (world, devices, pool, volume) = quick(&env, 2).await;
+        volume.populate(ByteRange::at(8 * MIB, 4 * MIB)).await.unwrap();
+        fall_silent(&world, &devices[1], &pool, &volume).await;
+        bring_back(&world, &pool, 1).await;
+        pool.drain(&volume.name()).await.unwrap();
+        pool.cancel_drain(&volume.name());
+        volume.populate(ByteRange::at(0, 8 * MIB)).await.unwrap();
+        pool.close().await.unwrap();
+        let (pool, volume) = world.reopened(Missing::Refuse).await;
+        let recovery = pool.status().recovery.to_string();
+        assert!(!recovery.contains("starts empty"), "{recovery}");
+        assert!(volume.status().cache_used_bytes >= 8 * MIB, "{recovery}");
+    });
+}
+
+// proves: F5
+#[test]
+fn one_ssd_that_comes_back_takes_the_place_of_no_other_that_is_away() {
+    run(async |env| {
+        let (world, devices, pool, volume) = quick(&env, 4).await;
+        fall_silent(&world, &devices[3], &pool, &volume).await;
+        fall_silent(&world, &devices[2], &pool, &volume).await;
+        // It has another name than before.
+        let device = TestDevice::from(world.ssds[3].clone());
+        pool.bring_back(Named { path: "sdx".into(), device }).await.unwrap();
+        assert_eq!(pool.ssds_returning().len(), 1, "the other one may come back, too");
+        bring_back(&world, &pool, 2).await;
+        assert_eq!(pool.status().ssds.iter().filter(|ssd| ssd.online).count(), 4);
+    });
+}

@@ -331,7 +331,7 @@ impl Env for SimEnv {
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
         let key = (self.now().plus(duration), self.simulation.unique());
-        Sleep { simulation: Rc::clone(&self.simulation), key }
+        Sleep { simulation: Rc::clone(&self.simulation), key, has_begun: false }
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
@@ -351,13 +351,14 @@ impl Env for SimEnv {
 struct Sleep {
     simulation: Rc<Simulation>,
     key: (Instant, u64),
+    has_begun: bool,
 }
 
 impl Future for Sleep {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.simulation.now() >= self.key.0 {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.has_begun, true) && self.simulation.now() >= self.key.0 {
             return Poll::Ready(());
         }
         self.simulation.sleepers.borrow_mut().insert(self.key, context.waker().clone());

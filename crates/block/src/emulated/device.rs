@@ -65,7 +65,8 @@ impl<E: Env, S: Device> EmulatedArray<E, S> {
             size_bytes: parameters.size_bytes,
             logical_block_bytes: beneath.logical_block_bytes.max(LOGICAL_BLOCK_BYTES),
             optimal_io_bytes: u32::try_from(parameters.stripe_bytes()).unwrap_or(0),
-            volatile_cache: parameters.controller_cache_bytes == 0,
+            // What the model would keep in a power cut lies in the store all the same.
+            volatile_cache: parameters.controller_cache_bytes == 0 || beneath.volatile_cache,
             discard: Discard::Zeroes,
             read_only: beneath.read_only,
             emulated: true,
@@ -107,6 +108,10 @@ impl<E: Env, S: Device> Device for EmulatedArray<E, S> {
 
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
         self.shared.store.identity()
+    }
+
+    async fn identity_now(&self) -> Result<DeviceIdentity, DeviceError> {
+        self.shared.store.identity_now().await
     }
 
     async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {

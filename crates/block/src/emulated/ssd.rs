@@ -161,6 +161,10 @@ impl<E: Env, S: Device> Device for EmulatedSsd<E, S> {
         self.shared.store.identity()
     }
 
+    async fn identity_now(&self) -> Result<DeviceIdentity, DeviceError> {
+        self.shared.store.identity_now().await
+    }
+
     async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         let time = self.shared.speed.transfer_time(buf.len());
         join(self.shared.store.read(offset, buf), self.takes(time)).await.0

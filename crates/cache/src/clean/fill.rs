@@ -45,6 +45,7 @@ impl<E: Env> Clean<E> {
         let usable = self.ssds.serving().filter(|ssd| ssd.can_be_filled());
         let ssd = usable.max_by_key(|ssd| ssd.ready_share())?;
         let (local, generation) = ssd.take_ready()?;
+        self.index.keep_ahead_of_fills(ssd);
         Some(SlotContent { slot: ssd.slot_index(local), key, generation })
     }
 

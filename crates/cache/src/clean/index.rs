@@ -204,6 +204,13 @@ impl<E: Env> Index<E> {
         Ok(())
     }
 
+    /// Raises the ceiling of generations in time where fills alone use it up: what is never published brings no checkpoint.
+    pub(super) fn keep_ahead_of_fills(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>) {
+        if ssd.generations_left() < FILLS_AHEAD / 2 {
+            self.spawn_checkpoint(ssd);
+        }
+    }
+
     fn spawn_checkpoint(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>) {
         if !ssd.journal.begin_checkpoint() {
             return;
@@ -349,7 +356,8 @@ impl<E: Env> Index<E> {
 
     /// Where each SSD's slot index ends, for the clean mark.
     pub(crate) fn ends(&self) -> Vec<(u128, u64)> {
-        self.ssds.iter().map(|ssd| (ssd.uuid, ssd.journal.end())).collect()
+        // One that left and came back is there twice.
+        self.ssds.iter().filter(|ssd| ssd.is_online()).map(|ssd| (ssd.uuid, ssd.journal.end())).collect()
     }
 
     /// The slot index of an SSD is being written.

@@ -38,7 +38,7 @@ struct Believed {
 
 /// Why an SSD's index brings nothing.
 pub(crate) enum Unbelieved {
-    /// The SSD cannot be read: it leaves.
+    /// The SSD is gone: it leaves. Or the index cannot be read, and the SSD starts cold.
     Fault(Fault),
     /// The index is damaged or old: the SSD starts cold.
     Cold(String),

@@ -127,6 +127,11 @@ impl<E: Env> SlotSsd<E> {
         self.life().may_take_batches() && self.ready_count() > 0 && has_generation
     }
 
+    /// Fills that there may be until a checkpoint raises the ceiling.
+    pub(super) fn generations_left(&self) -> u64 {
+        self.fill_ceiling.get().saturating_sub(self.fills.get())
+    }
+
     /// A slot to fill, and the generation of that fill: none before a checkpoint has raised the ceiling. The list gives its memory
     /// back while it empties, so that the free slots of a new pool take nothing once they are in use.
     pub(super) fn take_ready(&self) -> Option<(u32, u32)> {

@@ -9,8 +9,11 @@ use crate::address::{SlotIndex, SsdIndex};
 use crate::clean::index_journal::Ticket;
 use crate::clean::pending_drops::Drops;
 
-/// So many are published before their time.
+/// So many new ones are published before their time.
 const PUBLISH_AT: usize = 512;
+
+/// As many new ones as are this part of all: those of a volume whose backing device does not flush are looked through each time.
+const PUBLISH_SHARE: usize = 4;
 
 /// A slot as it was filled: it may hold something else by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub(crate) struct Filled {
 /// See the file's summary.
 pub(crate) struct Unpublished {
     slots: RefCell<Vec<Filled>>,
+    /// So many of them came since some were last taken to be published.
+    new: Cell<usize>,
     /// So many were taken to be published, and are flushed meanwhile.
     taken: Cell<usize>,
     /// Published: believed as soon as these entries are durable.
@@ -34,14 +39,16 @@ pub(crate) struct Unpublished {
 impl Default for Unpublished {
     fn default() -> Self {
         let (slots, entries) = Default::default();
-        Self { slots, taken: Cell::new(0), entries, wanted: Event::new(), lock: Semaphore::new(1) }
+        let (new, taken) = (Cell::new(0), Cell::new(0));
+        Self { slots, new, taken, entries, wanted: Event::new(), lock: Semaphore::new(1) }
     }
 }
 
 impl Unpublished {
     pub(super) fn add(&self, filled: Filled) {
         self.slots.borrow_mut().push(filled);
-        if self.slots.borrow().len() >= PUBLISH_AT {
+        self.new.set(self.new.get() + 1);
+        if self.new.get() >= PUBLISH_AT.max(self.slots.borrow().len() / PUBLISH_SHARE) {
             self.wanted.wake_all();
         }
     }
@@ -63,6 +70,7 @@ impl Unpublished {
     /// Those that are published next. [`Self::published`] says that they were.
     pub(crate) fn take_to_publish(&self) -> Vec<Filled> {
         let batch = self.take();
+        self.new.set(0);
         self.taken.set(batch.len());
         batch
     }
@@ -103,6 +111,10 @@ impl Unpublished {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+
     use super::*;
     use crate::clean::index_journal::Journal;
     use crate::format::index::IndexEntry;
@@ -121,6 +133,20 @@ mod tests {
         unpublished.add(filled(9));
         unpublished.forget(&(2..20));
         assert_eq!(unpublished.take(), [filled(1)], "the other's slot is another SSD's");
+    }
+
+    #[test]
+    fn what_cannot_be_published_brings_no_other_before_its_time() {
+        let unpublished = Unpublished::default();
+        (0..6000).for_each(|slot| unpublished.add(filled(slot)));
+        unpublished.take_to_publish().into_iter().for_each(|filled| unpublished.put_back(filled));
+        let mut wanted = pin!(unpublished.wanted());
+        let mut is_wanted = || wanted.as_mut().now_or_never().is_some();
+        assert!(!is_wanted());
+        (6000..7900).for_each(|slot| unpublished.add(filled(slot)));
+        assert!(!is_wanted(), "most of what would be looked through has been before");
+        (7900..8002).for_each(|slot| unpublished.add(filled(slot)));
+        assert!(is_wanted());
     }
 
     #[test]

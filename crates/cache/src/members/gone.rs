@@ -58,9 +58,9 @@ impl<E: Env> Members<E> {
         place.map(|place| absent.remove(place)).is_some()
     }
 
-    /// The status names them no more.
+    /// The status names them no more. One that is in use is not gone, whatever it was.
     pub(crate) fn forget_gone(&self, uuids: &[u128]) {
-        for ssd in self.ssds.iter().filter(|ssd| uuids.contains(&ssd.uuid)) {
+        for ssd in self.ssds.iter().filter(|ssd| uuids.contains(&ssd.uuid) && ssd.life().is_out_of_use()) {
             ssd.change(LifeChange::Replaced);
         }
         self.forget_absent(uuids);

@@ -258,9 +258,12 @@ impl<E: Env> Marks<E> {
         self.has_looked();
         let claims = owned.iter().map(async |ssd| {
             let claim = async {
-                let found = read_mark::<E>(&self.env, &ssd.device).await.filter(|mark| mark.ssd_uuid == ssd.uuid);
-                if !entry.still_holds(&self.env.machine(), ssd.uuid, found.as_ref()) {
-                    return found;
+                let found = self.read_fresh(ssd, |found| {
+                    let found = found.filter(|mark| mark.ssd_uuid == ssd.uuid);
+                    entry.still_holds(&self.env.machine(), ssd.uuid, found)
+                });
+                if let Err(other) = found.await {
+                    return other.filter(|mark| mark.ssd_uuid == ssd.uuid);
                 }
                 write_mark::<E>(&self.env, &ssd.device, &self.next_mark(ssd.uuid, true)).await;
                 None
@@ -300,13 +303,35 @@ impl<E: Env> Marks<E> {
         self.owner.end();
         let released = owned.into_iter().map(async |ssd| {
             self.until_refreshed(ssd.uuid).await;
-            let found = read_mark::<E>(&self.env, &ssd.device).await;
-            if self.owner.judge(&self.env.machine(), found.as_ref()) == MarkFound::Ours {
+            let is_ours = |found: Option<&Owner>| self.owner.judge(&self.env.machine(), found) == MarkFound::Ours;
+            if self.read_fresh(&ssd, is_ours).await.is_ok() {
                 write_mark::<E>(&self.env, &ssd.device, &self.next_mark(ssd.uuid, false)).await;
             }
         });
         // An SSD that does not answer now keeps its mark, which does not move any more.
         within(&self.env, limits::OWNER_RELEASE, join_all(released)).await;
+    }
+
+    /// Reads a mark that is to be written over, if it may be: not one that somebody may have written since, because the daemon did
+    /// not run meanwhile.
+    ///
+    /// # Errors
+    /// What is there, and may not be written over.
+    async fn read_fresh(
+        &self,
+        ssd: &Owned<E::Device>,
+        may: impl Fn(Option<&Owner>) -> bool,
+    ) -> Result<(), Option<Owner>> {
+        loop {
+            let asked = self.env.real_now();
+            let found = read_mark::<E>(&self.env, &ssd.device).await;
+            if !may(found.as_ref()) {
+                return Err(found);
+            }
+            if self.env.real_now().since(asked) <= READ_IS_OLD {
+                return Ok(());
+            }
+        }
     }
 
     /// A mark that is on its way would come after the last one.

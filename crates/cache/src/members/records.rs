@@ -15,6 +15,7 @@ use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
 use crate::format::members::{Member, MembersRecord};
 use crate::format::record::{HEADER_BYTES, Record, RecordKind};
 use crate::members::Members;
+use crate::members::look::until_looked;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, not_made};
 use crate::members::state_directory::StateDirectory;
@@ -114,6 +115,9 @@ impl<E: Env> Members<E> {
         newcomers: &[Rc<Ssd<E>>],
     ) -> Result<(), Error> {
         self.check_record_fits(kind, (HEADER_BYTES + payload.len()).next_multiple_of(4096), newcomers)?;
+        // The state directory is nobody else's, and what it says would take effect by itself.
+        until_looked(&self.env, self.owner()).await;
+        self.check_is_ours()?;
         let number = self.numbers.take(kind);
         let bytes = Record::new(self.pool_uuid, number, payload).encode(kind);
         let members: Vec<u128> = self.record.borrow().ssds.iter().map(|member| member.ssd_uuid).collect();
@@ -158,6 +162,16 @@ impl<E: Env> Members<E> {
                 self.pool_name
             ),
         ))
+    }
+
+    /// # Errors
+    /// `OtherMachine`: somebody else has the SSDs, and what they are is no longer said here.
+    pub(super) fn check_is_ours(&self) -> Result<(), Error> {
+        if !self.owner().is_taken() {
+            return Ok(());
+        }
+        let message = format!("pool {}: somebody else has its SSDs now; it is changed there", self.pool_name);
+        Err(Error::new(ErrorKind::OtherMachine, message))
     }
 
     fn check_record_fits(&self, kind: RecordKind, bytes: usize, newcomers: &[Rc<Ssd<E>>]) -> Result<(), Error> {

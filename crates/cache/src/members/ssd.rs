@@ -226,6 +226,9 @@ impl<E: Env> Ssd<E> {
 
     /// Reads what is elsewhere, too: not from an SSD that is suspect.
     pub(crate) async fn read_clean(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        if self.life().is_suspect() {
+            return Err(Fault::Offline);
+        }
         let mut read = pin!(self.read(offset, buf));
         poll_fn(|context| {
             let polled = read.as_mut().poll(context);

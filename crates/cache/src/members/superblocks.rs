@@ -79,6 +79,7 @@ pub(crate) async fn erase_device<E: Env>(env: &E, device: &E::Device) -> Option<
 impl<E: Env> Members<E> {
     /// Of all SSDs and spares: the pool is no more.
     pub(crate) async fn erase_superblocks(&self) -> Result<(), Error> {
+        self.check_is_ours()?;
         for ssd in self.online_ssds() {
             if let Err(Fault::Device(error)) = ssd.erase_superblock().await {
                 return Err(Error::device(&format!("SSD {}: its superblock was not erased", ssd.path), &error));

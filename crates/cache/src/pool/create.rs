@@ -106,7 +106,11 @@ fn check_state_size<E: Env>(state: &E::Device) -> Result<(), Error> {
 
 impl<E: Env> PoolInner<E> {
     async fn write_first_records(self: &Rc<Self>) -> Result<(), Error> {
-        self.members.write_record(RecordKind::Rows, Rows::default().encode()).await?;
+        {
+            // An SSD may be leaving already.
+            let _one_at_a_time = self.members.one_change().await;
+            self.members.write_record(RecordKind::Rows, Rows::default().encode()).await?;
+        }
         self.attachments.record_again().await?;
         self.members.change_record(&|_| {}).await
     }

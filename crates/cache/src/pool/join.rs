@@ -205,7 +205,9 @@ impl<E: Env> Joiner<E> {
         }
         let formats = ssds.iter().map(|ssd| ssd.in_time(self.format_index(ssd)));
         try_join_all(formats).await?;
-        self.record_newcomers(&ssds, &superblocks).await
+        self.record_newcomers(&ssds, &superblocks).await?;
+        self.replace_gone(&ssds);
+        Ok(())
     }
 
     /// What the SSD was is forgotten; its slot index is empty.
@@ -241,6 +243,11 @@ impl<E: Env> Joiner<E> {
         Ok(())
     }
 
+    /// These are in the place of SSDs that are gone.
+    fn replace_gone(&self, newcomers: &[Rc<SlotSsd<E>>]) {
+        newcomers.iter().for_each(|ssd| self.members.forget_one_gone(&ssd.path));
+    }
+
     fn member_of(&self, ssd: &Ssd<E>) -> Member {
         Member {
             incarnation: ssd.incarnation(),
@@ -256,7 +263,6 @@ impl<E: Env> Joiner<E> {
             ssd.change(LifeChange::Joined);
             ssd.owned_by(self.members.owner());
             self.members.push(&ssd.ssd);
-            self.members.forget_one_gone(&ssd.path);
         }
         self.clean.capacity_changed();
         self.members_changed();

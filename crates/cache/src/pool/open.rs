@@ -30,7 +30,7 @@ use crate::members::newest::Records;
 use crate::members::owner::Admitted;
 use crate::members::pool_life::PoolLife;
 use crate::members::spare::Spare;
-use crate::members::ssd::Ssd;
+use crate::members::ssd::{Fault, Ssd, is_gone};
 use crate::members::{Members, MembersParts};
 use crate::pool::departure::run_departures;
 use crate::pool::inner::PoolInner;
@@ -280,6 +280,11 @@ impl<E: Env> Start<'_, E> {
                 Err(Unbelieved::LostTail) => {
                     ssd.has_lost_writes();
                     found.starts_cold(ssd, LOST_TAIL);
+                }
+                // What cannot be read is as good as damaged: the copies of the log on this SSD are not.
+                Err(Unbelieved::Fault(Fault::Device(error))) if !is_gone(&error) => {
+                    ssd.has_misread();
+                    found.starts_cold(ssd, &format!("its slot index cannot be read: {error}"));
                 }
                 Err(Unbelieved::Fault(fault)) => pool.members.ssd_failed(&ssd.ssd, &fault),
                 Err(Unbelieved::OtherStream(other)) => {

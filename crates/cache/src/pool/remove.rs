@@ -47,7 +47,10 @@ impl<E: Env> PoolInner<E> {
             Ok(Removed::Done) => {
                 _no_other_change = self.admin_lock.acquire(1).await;
                 // Waiting for that took its time: somebody may have cancelled, an SSD failed, a row been begun that was being prepared.
-                removal.empty_log().await
+                match removal.check_none_returned(uuids) {
+                    Ok(()) => removal.empty_log().await,
+                    Err(returned) => Err(returned),
+                }
             }
             not_emptied => not_emptied,
         };
@@ -182,6 +185,18 @@ impl<E: Env> Removal<'_, E> {
             }
         }
         self.check()
+    }
+
+    /// One that was away when the removal began, and is in the pool again, was not emptied.
+    fn check_none_returned(&self, uuids: &[u128]) -> Result<(), Error> {
+        let is_emptied = |ssd: &Ssd<E>| self.leaving.iter().any(|leaving| leaving.index == ssd.index);
+        let mut in_use = self.pool.members.online_ssds();
+        let Some(returned) = in_use.find(|ssd| uuids.contains(&ssd.uuid) && !is_emptied(ssd)) else { return Ok(()) };
+        let message = format!(
+            "pool {}: SSD {} came back while others were emptied; all of them stay: remove them again",
+            self.pool.name, returned.path
+        );
+        Err(Error::new(ErrorKind::Refused, message))
     }
 
     /// Whether the removal goes on.

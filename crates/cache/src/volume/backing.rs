@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::sync::Event;
-use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, Extent, Instant, ZeroMode};
+use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Extent, Instant, ZeroMode};
 
 use crate::config::{FetchRate, FlushRate, PAGE, limits};
 use crate::error::{Error, ErrorKind};
@@ -325,6 +325,12 @@ impl<E: Env> Backing<E> {
     pub(crate) fn device(&self) -> Result<Rc<E::Device>, Error> {
         let closed = || Error::new(ErrorKind::Gone, format!("backing device {}: it is not open", self.name));
         self.device.borrow().clone().ok_or_else(closed)
+    }
+
+    /// What tells it from another one now.
+    pub(crate) async fn identity_now(&self) -> Result<DeviceIdentity, Error> {
+        let device = self.device()?;
+        device.identity_now().await.map_err(|error| self.error(&error))
     }
 
     /// What of it can be used now: at least what the volume has.

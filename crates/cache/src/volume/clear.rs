@@ -147,7 +147,7 @@ impl<'v, E: Env> Clearing<'v, E> {
             if let Some(difference) = volume.view.in_time(volume.view.difference(&known.backing)).await? {
                 return Err(self.not_as_it_was(&difference));
             }
-        } else if let Ok(identity) = device.identity()
+        } else if let Ok(identity) = volume.view.in_time(volume.backing.identity_now()).await?
             && identity.id != volume.backing.id
         {
             return Err(self.not_as_it_was(&format!("it was {:?} and is {:?}", volume.backing.id, identity.id)));

@@ -26,7 +26,7 @@ impl<E: Env> BackingView<E> {
         size_bytes: u64,
         mark_is_final: bool,
     ) -> Result<BackingIdentity, Error> {
-        let device = self.backing.device()?.identity().map_err(|error| self.backing.error(&error))?;
+        let device = self.backing.identity_now().await?;
         let reads = fingerprint_pages(size_bytes).into_iter().map(async |page| {
             let checksum = self.fingerprint(page, size_bytes).await;
             Fingerprint { page, checksum: checksum.unwrap_or(0), unsettled: checksum.is_none() }
@@ -110,7 +110,7 @@ impl<E: Env> BackingView<E> {
 
     /// What speaks for and against the backing device's being the one that was seen last.
     pub(crate) async fn evidence(&self, before: &BackingIdentity) -> Result<BackingEvidence, Error> {
-        let now = self.backing.device()?.identity().map_err(|error| self.backing.error(&error))?;
+        let now = self.backing.identity_now().await?;
         // A page in which the device ended is known by so much of it.
         let end_bytes = before.size_bytes.min(self.size_bytes.get());
         let reads = judged(before).map(async |fingerprint| {
