@@ -169,8 +169,10 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
         Verb::WhatIf(arguments) if whatif::is_trace(&arguments.source) => whatif::run(output, &arguments)?,
         Verb::WhatIf(arguments) => match arguments.seconds {
             Some(seconds) => {
-                let watched = client::watch_for_whatif(&client(api)?, output, &arguments, seconds)?;
-                whatif::try_requests(output, &watched.path(), &watched.called, &watched.arguments)?;
+                let watched = client::watch_for_whatif(&client(api)?, output, &arguments, seconds, whatif::check)?;
+                let (path, called, time) = (watched.path(), watched.called.as_str(), Some(watched.time));
+                let requests = whatif::Requests { path: &path, called, watched: time };
+                whatif::try_requests(output, &requests, &watched.arguments)?;
             }
             None => client::run_whatif(&client(api)?, output, &arguments)?,
         },

@@ -75,28 +75,29 @@ impl Sizes {
             let rate = self.rate_of(blocks);
             let larger = self.miniatures.last_mut().map(|largest| largest.grown(blocks, rate, Room::Scarce));
             self.miniatures.extend(larger);
+            self.drop_guesses();
             self.keep_within_memory();
         }
     }
 
-    /// No more blocks are watched than this rate takes: the sizes of which too little would be left are left out, but for the largest.
+    /// Sizes of which too little is watched are left out, but for the largest, from which larger ones are made.
+    fn drop_guesses(&mut self) {
+        let largest = self.miniatures.last().map(Miniature::blocks);
+        let says_something = |size: &Miniature| size.rate() == Rate::ALL || size.slots() >= SLOTS_MIN;
+        self.miniatures.retain(|size| says_something(size) || Some(size.blocks()) == largest);
+    }
+
+    /// No more blocks are watched than this rate takes.
     pub(crate) fn lower_to(&mut self, rate: Rate) {
         if rate >= self.rate {
             return;
         }
         self.rate = rate;
-        let count = self.miniatures.len();
-        let mut thinned = Vec::with_capacity(count);
-        for (index, mut miniature) in std::mem::take(&mut self.miniatures).into_iter().enumerate() {
-            if miniature.rate() > rate {
-                miniature = miniature.thinned(rate, Room::Scarce);
-            }
-            if miniature.slots() >= SLOTS_MIN || index + 1 == count {
-                thinned.push(miniature);
-            }
+        for miniature in self.miniatures.iter_mut().filter(|miniature| miniature.rate() > rate) {
+            *miniature = miniature.thinned(rate, Room::Scarce);
         }
-        assert!(!thinned.is_empty(), "no size is left of {count}, and the largest stays always");
-        self.miniatures = thinned;
+        self.drop_guesses();
+        assert!(!self.miniatures.is_empty(), "no size is left, and the largest stays always");
     }
 
     /// The highest rate at which any size watches.
@@ -141,6 +142,8 @@ impl Sizes {
         let rest = blocks.iter().rev().copied().filter(|size| *size > largest.blocks()).collect();
         miniatures.push(largest);
         let mut sizes = Self { miniatures, rest, slots, rate, memory_max_bytes, accesses };
+        // What was kept by earlier versions has them.
+        sizes.drop_guesses();
         sizes.keep_within_memory();
         Ok(sizes)
     }
@@ -210,21 +213,61 @@ mod tests {
         assert_eq!((half_octaves(5, 5), half_octaves(9, 1)), (vec![5], vec![1]));
     }
 
-    #[test]
-    fn what_takes_too_much_memory_loses_its_smallest_sizes() {
-        let block_bytes = BlockBytes::new(1 << 20).unwrap();
-        let setup = Setup {
+    fn setup() -> Setup {
+        Setup {
             kind: PoolKind::Read,
-            block_bytes,
+            block_bytes: BlockBytes::new(1 << 20).unwrap(),
             policy: PolicyKind::S3Fifo,
             populate_on_read: 2,
             populate_on_write: 0,
-        };
-        let blocks = half_octaves(64, 1 << 20);
-        let mut sizes = Sizes::new(setup, &blocks, 512, Rate::ALL, 700 << 10);
-        for block in (0..300_000).chain(0..300_000).map(BlockIndex) {
+        }
+    }
+
+    fn read(sizes: &mut Sizes, blocks: impl Iterator<Item = u32>) {
+        for block in blocks.map(BlockIndex) {
             sizes.access(&Access { block, pages: 0..1, direction: Direction::Read, passage: Passage::Counted });
         }
+    }
+
+    fn blocks_and_slots(sizes: &Sizes) -> Vec<(u64, u32)> {
+        sizes.miniatures.iter().map(|size| (size.blocks(), size.slots())).collect()
+    }
+
+    // proves: A1
+    #[test]
+    fn at_a_low_rate_no_size_is_told_of_which_hardly_anything_is_watched() {
+        let mut sizes = Sizes::new(setup(), &half_octaves(2, 1 << 20), 512, Rate::ALL, 1 << 20);
+        sizes.lower_to(Rate::of(1, 64));
+        read(&mut sizes, (0..20_000).chain(0..20_000));
+        let known = blocks_and_slots(&sizes);
+        assert!(known.len() > 5 && known.iter().all(|(_, slots)| *slots >= SLOTS_MIN), "{known:?}");
+        // What is watched wholly is no guess, however small it is.
+        let mut whole = Sizes::new(setup(), &half_octaves(2, 1 << 20), 512, Rate::ALL, 1 << 20);
+        read(&mut whole, 0..100);
+        assert_eq!(blocks_and_slots(&whole).first(), Some(&(2, 2)));
+    }
+
+    // proves: A1
+    #[test]
+    fn sizes_of_which_hardly_anything_is_watched_are_not_gone_on_with_after_a_restart() {
+        let blocks = half_octaves(2, 1 << 20);
+        let rate = Rate::of(1, 64);
+        let mut sizes = Sizes::new(setup(), &blocks, 512, rate, 1 << 20);
+        let of = |size: u64| Miniature::new(setup(), size, rate, Room::Scarce);
+        sizes.miniatures = [2, 1024, 4096, 8192].map(of).into();
+        let mut to = Writer::new();
+        sizes.encode(&mut to);
+        let bytes = to.into_bytes();
+        let mut from = Reader::new(&bytes, "sizes");
+        let again = Sizes::decode(&mut from, setup(), &blocks, 512, 1 << 20).unwrap();
+        assert_eq!(blocks_and_slots(&again), [(4096, 64), (8192, 128)]);
+    }
+
+    #[test]
+    fn what_takes_too_much_memory_loses_its_smallest_sizes() {
+        let blocks = half_octaves(64, 1 << 20);
+        let mut sizes = Sizes::new(setup(), &blocks, 512, Rate::ALL, 700 << 10);
+        read(&mut sizes, (0..300_000).chain(0..300_000));
         assert!(sizes.memory_bytes() <= 700 << 10, "{}", sizes.memory_bytes());
         let curve = sizes.curve(None);
         let [first, last] = [curve.points().first(), curve.points().last()].map(|point| point.expect("it has points"));

@@ -59,7 +59,7 @@ impl Tallies {
         since
     }
 
-    /// Misses by size of a pool, of what was asked for in one direction, or in both.
+    /// Misses by size of a pool, of what was asked for in one direction, or in both; no sizes, if nothing was.
     pub fn pool_curve(&self, direction: Option<Direction>) -> Curve {
         curve(&self.pool, self.pool_accesses, direction)
     }
@@ -145,11 +145,20 @@ impl SizeTally {
 }
 
 fn curve(sizes: &[SizeTally], accesses: Accesses, direction: Option<Direction>) -> Curve {
+    let whole = match direction {
+        Some(Direction::Read) => accesses.reads,
+        Some(Direction::Write) => accesses.writes,
+        None => accesses.all(),
+    };
+    if whole == 0 {
+        // Nothing was missed, and nothing hit either.
+        return Curve::default();
+    }
     let point = |size: &SizeTally| {
-        let (missed, whole, error) = match direction {
-            Some(Direction::Read) => (size.reads_missed, accesses.reads, size.read_error),
-            Some(Direction::Write) => (size.writes_missed, accesses.writes, size.error),
-            None => (size.reads_missed + size.writes_missed, accesses.all(), size.error),
+        let (missed, error) = match direction {
+            Some(Direction::Read) => (size.reads_missed, size.read_error),
+            Some(Direction::Write) => (size.writes_missed, size.error),
+            None => (size.reads_missed + size.writes_missed, size.error),
         };
         Point { blocks: size.blocks, misses: ratio(missed, whole), error }
     };
@@ -185,6 +194,15 @@ mod tests {
         assert_eq!(other.since(&before).pool, other.pool, "another setup has begun anew");
         assert_eq!(other.since(&before).lru, since.lru);
         assert_eq!(Tallies { began: 9, ..now.clone() }.since(&before).lru, now.lru);
+    }
+
+    // proves: A1
+    #[test]
+    fn what_was_never_asked_for_has_no_curve() {
+        let written = tallies(0, &[size(10, 0.0), size(20, 0.0)]);
+        assert_eq!(written.pool_curve(Some(Direction::Read)), Curve::default());
+        assert_eq!(written.lru_curve(Some(Direction::Read)).at(10), None);
+        assert_eq!(written.pool_curve(None).points().len(), 2);
     }
 
     #[test]

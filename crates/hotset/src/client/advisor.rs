@@ -16,13 +16,14 @@ use super::http::Client;
 use super::print::print;
 use super::table::{Table, facts};
 use super::trace::{TraceFile, record};
+use crate::advice::default_sizes;
 use crate::args::{AdviseArguments, Output, WhatIfArguments};
 use crate::size::{Size, grouped, human, percent, whole_bytes};
 use crate::words;
 
-/// Sizes that are tried if none is given: each twice the one before.
-const DEFAULT_SIZES: u32 = 8;
-const SIZE_MIN: u64 = 1 << 20;
+/// A volume that was opened just now is not known yet: how often it is asked about, and in what time again.
+const SETUP_QUESTIONS_MAX: u32 = 8;
+const SETUP_INTERVAL: Duration = Duration::from_millis(250);
 /// What is recorded for `whatif` takes no more of the temporary directory.
 const WATCHED_BYTES_MAX: u64 = 1 << 30;
 
@@ -59,7 +60,8 @@ pub(crate) fn whatif(client: &Client, output: Output, arguments: &WhatIfArgument
     let window = arguments.window.map_or("week", hotset_api::AdviceWindow::word);
     let sizes = if arguments.size.is_empty() {
         let known: Advice = client.get(&format!("/volumes/{name}/advisor?window={window}")).map_err(or_a_file)?;
-        default_sizes(known.footprint_bytes)
+        let block_bytes = arguments.block_size.iter().copied().max().unwrap_or(known.setup.block_bytes);
+        default_sizes(known.footprint_bytes, block_bytes)
     } else {
         arguments.size.iter().map(|Size(bytes)| *bytes).collect()
     };
@@ -81,6 +83,8 @@ pub(crate) struct Watched {
     requests: File,
     /// What it is of.
     pub(crate) called: String,
+    /// How long it took.
+    pub(crate) time: Duration,
     /// With what the volume is like where nothing was said.
     pub(crate) arguments: WhatIfArguments,
 }
@@ -92,30 +96,46 @@ impl Watched {
     }
 }
 
-/// Records what hosts ask of a volume for `seconds`.
+/// Records what hosts ask of a volume for `seconds`, unless `check` refuses what is asked for: afterwards it would be late.
 pub(crate) fn watch(
     client: &Client,
     output: Output,
     arguments: &WhatIfArguments,
     seconds: u64,
+    check: impl FnOnce(&WhatIfArguments) -> Result<(), ApiError>,
 ) -> Result<Watched, ApiError> {
     let name = &arguments.source;
-    let volume: Volume = client.get(&format!("/volumes/{name}")).map_err(or_a_file)?;
+    let arguments = with_setup(client, arguments)?;
+    check(&arguments)?;
     let mut file = TraceFile::nameless(WATCHED_BYTES_MAX)?;
     let (_, elapsed) = record(client, output, name, &mut file, Duration::from_secs(seconds))?;
     if file.requests == 0 {
         let message = format!("volume {name}: hosts asked nothing of it for {} s", elapsed.as_secs());
         return Err(ApiError::new(ApiErrorKind::Refused, message));
     }
-    // One that was opened just now is not known yet.
-    let setup = client.get::<Advice>(&format!("/volumes/{name}/advisor?window=all")).ok().map(|advice| advice.setup);
+    let called = format!("volume {name}, {} s", elapsed.as_secs());
+    Ok(Watched { requests: file.into_file(), called, time: elapsed, arguments })
+}
+
+/// What is asked for, with what the volume is like where nothing was said.
+fn with_setup(client: &Client, arguments: &WhatIfArguments) -> Result<WhatIfArguments, ApiError> {
+    let name = &arguments.source;
+    let volume: Volume = client.get(&format!("/volumes/{name}")).map_err(or_a_file)?;
     let mut arguments = arguments.clone();
     arguments.cutoff = arguments.cutoff.or(Some(volume.read_cutoff_bytes.unwrap_or(0)));
-    if let Some(setup) = setup {
+    let setup = || client.get::<Advice>(&format!("/volumes/{name}/advisor?window=all")).ok().map(|advice| advice.setup);
+    let mut known = setup();
+    for _ in 0..SETUP_QUESTIONS_MAX {
+        if known.is_some() {
+            break;
+        }
+        std::thread::sleep(SETUP_INTERVAL);
+        known = setup();
+    }
+    if let Some(setup) = known {
         as_watched(&mut arguments, &setup);
     }
-    let called = format!("volume {name}, {} s", elapsed.as_secs());
-    Ok(Watched { requests: file.into_file(), called, arguments })
+    Ok(arguments)
 }
 
 /// What was not said is as the volume's pool is set.
@@ -161,11 +181,6 @@ fn queries(arguments: &WhatIfArguments) -> Vec<String> {
         queries = queries.iter().flat_map(with).collect();
     }
     queries
-}
-
-fn default_sizes(footprint_bytes: u64) -> Vec<u64> {
-    let largest = footprint_bytes.max(SIZE_MIN << DEFAULT_SIZES).next_power_of_two();
-    (0..DEFAULT_SIZES).rev().map(|halvings| largest >> halvings).collect()
 }
 
 fn all_text(list: &AdviceList, with_days: bool) -> String {

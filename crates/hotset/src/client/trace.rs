@@ -22,8 +22,9 @@ use crate::trace::CSV_HEADER;
 
 /// How often requests are taken: in this time the daemon has room for as many as a volume answers at its best.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// A frame is no smaller, as long as the recording goes on.
+/// A frame is written when so much waits for it, or after this time: that much is lost if the verb is interrupted.
 const FRAME_BYTES: usize = 256 << 10;
+const FRAME_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The answer of `trace record`.
 #[derive(Serialize)]
@@ -74,9 +75,11 @@ pub(super) fn record(
     let elapsed = began.elapsed();
     // Whatever went wrong: nobody takes any more.
     let ended: Result<Recording, ApiError> = client.delete(&path);
+    // And what was taken is kept.
+    let kept = file.end();
     let why = recorded?;
     ended?;
-    file.end()?;
+    kept?;
     Ok((why, elapsed))
 }
 
@@ -128,7 +131,7 @@ fn take_all(
         if recorded.ended {
             return Ok(End::Daemon);
         }
-        file.take(&recorded)?;
+        file.take(&recorded, began.elapsed())?;
         told(began.elapsed(), file);
         if file.size_bytes >= file.limit_bytes {
             return Ok(End::Limit);
@@ -144,6 +147,8 @@ pub(super) struct TraceFile {
     file: File,
     path: String,
     waiting: String,
+    /// When the next frame is written at the latest, since the recording began: the first one at once, so that the file is a trace.
+    due: Duration,
     pub(super) requests: u64,
     dropped: u64,
     size_bytes: u64,
@@ -166,21 +171,26 @@ impl TraceFile {
 
     fn begin(file: File, path: String, limit_bytes: u64) -> Self {
         let waiting = format!("{CSV_HEADER}\n");
-        Self { file, path, waiting, requests: 0, dropped: 0, size_bytes: 0, limit_bytes }
+        Self { file, path, waiting, due: Duration::ZERO, requests: 0, dropped: 0, size_bytes: 0, limit_bytes }
     }
 
     pub(super) fn into_file(self) -> File {
         self.file
     }
 
-    fn take(&mut self, recorded: &Recorded) -> Result<(), ApiError> {
+    /// Takes what came until now, so long after the recording began.
+    fn take(&mut self, recorded: &Recorded, now: Duration) -> Result<(), ApiError> {
         self.waiting.push_str(&recorded.requests);
         self.requests += u64::try_from(recorded.requests.lines().count()).expect("they are in memory");
         if recorded.dropped > 0 {
             self.dropped += recorded.dropped;
             self.waiting.push_str(&format!("# {} requests are missing here\n", recorded.dropped));
         }
-        if self.waiting.len() >= FRAME_BYTES { self.write() } else { Ok(()) }
+        if self.waiting.len() >= FRAME_BYTES || now >= self.due {
+            self.due = now + FRAME_INTERVAL;
+            return self.write();
+        }
+        Ok(())
     }
 
     fn end(&mut self) -> Result<(), ApiError> {
@@ -202,4 +212,37 @@ impl TraceFile {
 
 fn failed(path: &str, error: &std::io::Error) -> ApiError {
     ApiError::new(ApiErrorKind::Device, format!("trace {path}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Trace;
+
+    fn recorded(requests: &str) -> Recorded {
+        Recorded { requests: requests.to_owned(), dropped: 0, ended: false }
+    }
+
+    /// What can be read of the file, although its recording goes on.
+    fn requests(path: &Path) -> usize {
+        let mut trace = Trace::open(path).expect("it is a trace");
+        std::iter::from_fn(|| trace.next_request().expect("it can be read")).count()
+    }
+
+    // proves: A4
+    #[test]
+    fn what_a_quiet_volume_was_asked_is_in_the_file_within_seconds() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.csv.zst");
+        let mut file = TraceFile::create(&path, 1 << 30).unwrap();
+        let mut take = |milliseconds: u64, came: &str| {
+            file.take(&recorded(came), Duration::from_millis(milliseconds)).unwrap();
+            requests(&path)
+        };
+        assert_eq!(take(200, ""), 0, "a trace from the beginning");
+        assert_eq!(take(400, "1,R,0,4096\n"), 0);
+        assert_eq!(take(5200, "2,R,0,4096\n"), 2);
+        assert_eq!((take(10_400, ""), take(12_000, "3,W,0,512\n")), (2, 2));
+        assert_eq!(take(15_400, ""), 3);
+    }
 }

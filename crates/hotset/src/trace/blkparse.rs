@@ -43,6 +43,10 @@ impl<'a> Event<'a> {
         Some(Self { device, time, action: fields.next()?, kind: fields.next()?, rest: fields.collect() })
     }
 
+    fn has_sectors(&self) -> bool {
+        self.rest.get(1) == Some(&"+")
+    }
+
     fn time_us(&self) -> Option<u64> {
         let (seconds, fraction) = self.time.split_once('.')?;
         let micros: String = fraction.chars().chain("000000".chars()).take(6).collect();
@@ -53,13 +57,16 @@ impl<'a> Event<'a> {
 impl BlkparseReader {
     pub(super) fn of(head: &[String]) -> Option<Self> {
         let events: Vec<Event<'_>> = head.iter().filter_map(|line| Event::of(line)).collect();
-        let action = ACTIONS.into_iter().find(|action| events.iter().any(|event| event.action == *action))?;
+        let is_there = |action: &&str| events.iter().any(|event| event.action == *action);
+        // Commands that pass the block layer by are never queued: they do not tell where requests were seen.
+        let has_sectors = |action: &&str| events.iter().any(|event| event.action == *action && event.has_sectors());
+        let action = ACTIONS.into_iter().find(has_sectors).or_else(|| ACTIONS.into_iter().find(is_there))?;
         Some(Self { action, device: OneDevice::default() })
     }
 
     pub(super) fn request(&mut self, line: &str) -> Result<Option<Request>, String> {
         let Some(event) = Event::of(line).filter(|event| event.action == self.action) else { return Ok(None) };
-        // Flushes and discards move no data; messages and plugs have no kind.
+        // Discards move no data; messages and plugs have no kind.
         let direction = match event.kind {
             kind if kind.contains('D') || kind.contains('N') => return Ok(None),
             kind if kind.contains('R') => Direction::Read,
@@ -67,8 +74,7 @@ impl BlkparseReader {
             _ => return Ok(None),
         };
         let [sector, "+", count, ..] = event.rest[..] else {
-            // A flush has no sectors.
-            return if event.rest.first().is_none_or(|word| word.starts_with('[')) {
+            return if moves_nothing(&event.rest) {
                 Ok(None)
             } else {
                 Err("expected a sector, \"+\" and the number of sectors".to_owned())
@@ -82,4 +88,15 @@ impl BlkparseReader {
             (in_bytes(number(sector, "a sector")?)?, in_bytes(number(count, "a number of sectors")?)?);
         Ok(Some(Request { time_us: event.time_us(), range: range(start, length)?, direction }))
     }
+}
+
+/// A flush has a sector at most, when it completes; a command that passes the block layer by, such as those of smartctl, has how many bytes go
+/// with it, at most, and those of the command. What follows is in brackets.
+fn moves_nothing(rest: &[&str]) -> bool {
+    let is_bracket = |word: &&str| word.starts_with(['[', '(']);
+    let after_number = match rest {
+        [first, rest @ ..] if first.bytes().all(|byte| byte.is_ascii_digit()) => rest,
+        other => other,
+    };
+    after_number.first().is_none_or(is_bracket)
 }

@@ -1,4 +1,4 @@
-//! fio's iolog, versions 2 and 3 (`--write_iolog`): the latter has a time in milliseconds before each line.
+//! fio's iolog, versions 2 and 3 (`--write_iolog`): the latter has a time in microseconds before each line.
 
 use hotset_cache::advisor::access::Direction;
 
@@ -60,7 +60,6 @@ impl IologReader {
             return Ok((None, line));
         }
         let (time, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let time = number(time, "a time in milliseconds")?;
-        Ok((time.checked_mul(1000), rest))
+        Ok((Some(number(time, "a time in microseconds")?), rest))
     }
 }

@@ -9,6 +9,7 @@ mod iolog;
 mod msr;
 mod request;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -86,6 +87,14 @@ impl TraceFormat {
         }
     }
 
+    /// A line as text, if it is some. The name of a process may be cut within a character, and tells nothing that is asked for here.
+    fn text<'a>(&self, line: &'a [u8]) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Csv | Self::Msr(_) | Self::Iolog(_) => text(line).map(Cow::Borrowed),
+            Self::Blkparse(_) => Some(String::from_utf8_lossy(line)),
+        }
+    }
+
     fn word(&self) -> &'static str {
         match self {
             Self::Csv => "CSV",
@@ -116,12 +125,15 @@ impl Trace {
             line_number: 0,
             line: Vec::new(),
         };
-        let mut head = Vec::new();
+        let (mut head, mut no_text) = (Vec::new(), None);
         while head.len() < HEAD_LINES && probe.next_line()? {
-            head.push(probe.text()?.to_owned());
+            if text(&probe.line).is_none() {
+                no_text = no_text.or_else(|| Some(probe.no_text()));
+            }
+            head.push(String::from_utf8_lossy(&probe.line).trim_end_matches(['\n', '\r']).to_owned());
         }
-        let format =
-            TraceFormat::of(&head).ok_or_else(|| error(format!("its format is not known: it has to be {FORMATS}")))?;
+        let unknown = || error(format!("its format is not known: it has to be {FORMATS}"));
+        let format = TraceFormat::of(&head).ok_or_else(|| no_text.unwrap_or_else(unknown))?;
         Ok(Self { lines: lines(path).map_err(error)?, format, line_number: 0, ..probe })
     }
 
@@ -133,8 +145,8 @@ impl Trace {
     /// The next request, if there is one more.
     pub(crate) fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         while self.next_line()? {
-            let line = text(&self.line).ok_or_else(|| self.error("it is no text".to_owned()))?;
-            let read = self.format.request(line).and_then(|request| request.map(bounded).transpose());
+            let line = self.format.text(&self.line).ok_or_else(|| self.no_text())?;
+            let read = self.format.request(&line).and_then(|request| request.map(bounded).transpose());
             match read {
                 Ok(Some(request)) if request.range.is_empty() => {}
                 Ok(Some(request)) => return Ok(Some(request)),
@@ -158,8 +170,8 @@ impl Trace {
         Ok(length > 0)
     }
 
-    fn text(&self) -> Result<&str, TraceError> {
-        text(&self.line).ok_or_else(|| self.error("it is no text".to_owned()))
+    fn no_text(&self) -> TraceError {
+        self.error("it is no text".to_owned())
     }
 
     fn error(&self, what: String) -> TraceError {
@@ -250,6 +262,14 @@ mod tests {
         Ok(requests)
     }
 
+    fn times_us(text: &str) -> Vec<Option<u64>> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        std::fs::write(&path, text).unwrap();
+        let mut trace = Trace::open(&path).unwrap();
+        std::iter::from_fn(|| trace.next_request().unwrap()).map(|request| request.time_us).collect()
+    }
+
     const BLKPARSE: &str = "\
   8,0    1        1     0.000000000  4711  A   R 2048 + 8 <- (8,1) 0
   8,0    1        2     0.000000100  4711  Q   R 2048 + 8 [fio]
@@ -312,6 +332,47 @@ fio version 3 iolog
         assert_eq!(read(issued.as_bytes()), Ok(vec![queued[0]]), "without what was queued, what was issued counts");
     }
 
+    // proves: A3
+    #[test]
+    fn each_format_has_its_own_unit_of_time() {
+        assert_eq!(times_us(CSV), [Some(0), Some(10)]);
+        assert_eq!(times_us(MSR), [Some(12_816_637_200_306_162), Some(12_816_637_201_638_215)]);
+        assert_eq!(times_us(BLKPARSE), [Some(0), Some(0)], "parts of a microsecond are left out");
+        assert_eq!(times_us(IOLOG_2), [None, None]);
+        // What fio 3.33 wrote of 2 s with 50 reads a second.
+        let of_fio = "fio version 3 iolog\n48 /tmp/x add\n285 /tmp/x open\n294 /tmp/x read 249856 4096\n\
+                      1980272 /tmp/x read 126976 4096\n2000293 /tmp/x close\n";
+        assert_eq!(times_us(of_fio), [Some(294), Some(1_980_272)]);
+    }
+
+    // proves: A4
+    #[test]
+    fn what_blkparse_tells_of_flushes_and_commands_is_passed_over() {
+        let others = "\
+  8,0    0        5     0.000069466     0  C  WS 0 [0]
+  8,0    0        6     0.000069466     0  C FWS 0 [0]
+  8,0    0        7     0.000069466     0  C  WS 0 (    1234) [0]
+  8,0    0        8     0.000069500  4711  D   R 512 (a1 08 2e 00 01 00 00 00 00 ec 00 00) [smartctl]
+  8,0    0        9     0.000069600     0  C   R (a1 08 2e 00 01 00 00 00 00 ec 00 00) [2]
+  8,0    0       10     0.000069700     0  C   R [0]
+";
+        let completed = "  8,0    1        9     0.000000600     0  C  WS 4096 + 16 [0]\n";
+        let one = vec![(Direction::Write, 4096 * 512, 8192)];
+        assert_eq!(read(format!("{others}{completed}").as_bytes()), Ok(one));
+        let issued = others.lines().nth(3).unwrap().to_owned() + "\n";
+        let action = "  8,0    1        5     0.000000400  4711  D  RA 2048 + 8 [fio]\n";
+        assert_eq!(read(format!("{action}{issued}").as_bytes()).map(|requests| requests.len()), Ok(1));
+    }
+
+    // proves: A4
+    #[test]
+    fn a_process_whose_name_was_cut_within_a_character_refuses_no_trace() {
+        let mut text = BLKPARSE.replace("[fio]", "[f\u{e9}o]").into_bytes();
+        // The first byte of the two is left.
+        text.retain(|byte| *byte != 0xa9);
+        assert_eq!(read(&text).map(|requests| requests.len()), Ok(2));
+    }
+
     // proves: A4
     #[test]
     fn a_packed_trace_is_unpacked() {
@@ -341,8 +402,9 @@ fio version 3 iolog
             (line(MSR, "1,hm,1,Peek,0,4096,1"), vec!["line 3", "Read or Write"]),
             (line(IOLOG_2, "/dev/sda frob 0 1"), vec!["line 10", "read, write"]),
             (line(IOLOG_2, "/dev/sdb read 0 4096"), vec!["line 10", "one device"]),
-            (line(IOLOG_3, "x /dev/my disk read 0 4096"), vec!["line 8", "milliseconds"]),
+            (line(IOLOG_3, "x /dev/my disk read 0 4096"), vec!["line 8", "microseconds"]),
             (line(BLKPARSE.split_once("CPU1").unwrap().0, "8,0 1 9 0.1 7 Q R here + 8 [x]"), vec!["line 10", "sector"]),
+            (line(BLKPARSE.split_once("CPU1").unwrap().0, "8,0 1 9 0.1 7 Q R 2048 8 [x]"), vec!["line 10", "sector"]),
             (line(CSV, &"9".repeat(40_000)), vec!["line 5", "longer than"]),
         ] {
             let error = read(&text).expect_err("it is refused");

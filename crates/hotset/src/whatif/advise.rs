@@ -11,7 +11,6 @@ use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind};
 use serde::Serialize;
 
 use super::replay::{CaseAnswer, Effort, Whole, default_on_write, invalid, look, refused, try_all};
-use super::report::seconds_of;
 use super::{DEFAULT_BLOCK_BYTES, DEFAULT_CUTOFF_BYTES};
 use crate::advice;
 use crate::args::{AdviseArguments, Output};
@@ -26,6 +25,7 @@ const SMALLEST_PART: u64 = 256;
 struct Advice {
     trace: String,
     requests: u64,
+    read_requests: u64,
     /// From the first request to the last; null, if the trace has no times.
     seconds: Option<f64>,
     footprint_bytes: u64,
@@ -47,7 +47,7 @@ struct SizeAdvice {
     error: f64,
     /// What LRU would hit that takes everything.
     lru_hit_ratio: f64,
-    /// To all SSDs together, both copies of what is mirrored. Null, if the trace has no times.
+    /// To all SSDs together, both copies of what is mirrored. Null, if the trace has no times, or is shorter than a minute.
     ssd_written_bytes_per_day: Option<f64>,
     /// How long the SSDs last at that rate. Null without `--endurance`.
     years: Option<f64>,
@@ -88,13 +88,14 @@ impl Advice {
         endurance_bytes: Option<u64>,
     ) -> Self {
         let setup = answers.first().expect("sizes are tried").case.setup;
-        let seconds = seconds_of(whole);
+        let seconds = whole.time.seconds();
         let curve: Vec<SizeAdvice> =
             answers.iter().map(|answer| SizeAdvice::new(answer, footprint, seconds, endurance_bytes)).collect();
         let knee = knee(&curve);
         Self {
             trace: path.display().to_string(),
             requests: whole.requests,
+            read_requests: whole.reads,
             seconds,
             footprint_bytes: footprint.bytes(),
             block_bytes: setup.block_bytes.get(),
@@ -127,7 +128,8 @@ impl Advice {
 
     fn sentence(&self) -> String {
         let Some(size) = &self.recommended else {
-            return advice::NOTHING_HITS.to_owned();
+            let nothing_read = self.read_requests == 0 && self.r#type == PoolKind::Read.word();
+            return if nothing_read { advice::NOTHING_READ } else { advice::NOTHING_HITS }.to_owned();
         };
         let mut text = format!(
             "Recommended: {}, which hits {} (+- {}).",
@@ -153,16 +155,17 @@ impl Advice {
 impl SizeAdvice {
     fn new(answer: &CaseAnswer, footprint: &Footprint, seconds: Option<f64>, endurance_bytes: Option<u64>) -> Self {
         let CaseAnswer { case, outcome, .. } = answer;
-        let (misses, error) = match case.setup.kind {
-            PoolKind::Read => (outcome.read_misses, outcome.read_error),
-            PoolKind::ReadWrite => (outcome.misses, outcome.error),
+        let (misses, error, accesses) = match case.setup.kind {
+            PoolKind::Read => (outcome.read_misses, outcome.read_error, outcome.accesses.reads),
+            PoolKind::ReadWrite => (outcome.misses, outcome.error, outcome.accesses.all()),
         };
-        let per_day = seconds.map(|seconds| advice::per_day(outcome.ssd_written_bytes, seconds));
+        let hits = |misses: f64| if accesses == 0 { 0.0 } else { 1.0 - misses };
+        let per_day = seconds.and_then(|seconds| advice::per_day(outcome.ssd_written_bytes, seconds));
         Self {
             size_bytes: case.size_bytes,
-            hit_ratio: 1.0 - misses,
+            hit_ratio: hits(misses),
             error,
-            lru_hit_ratio: 1.0 - footprint.lru_misses(case.size_bytes, case.setup.kind),
+            lru_hit_ratio: hits(footprint.lru_misses(case.size_bytes, case.setup.kind)),
             ssd_written_bytes_per_day: per_day,
             years: advice::years(endurance_bytes, per_day),
         }
@@ -195,6 +198,7 @@ mod tests {
         Advice {
             trace: "t".to_owned(),
             requests: 1234,
+            read_requests: 1000,
             seconds: Some(60.0),
             footprint_bytes: 800 << 20,
             block_bytes: 1 << 20,
@@ -228,5 +232,31 @@ mod tests {
     fn where_nothing_would_hit_nothing_is_recommended() {
         let told = advice(vec![size(100, 0.0), size(200, 0.0)]);
         assert!(told.text().contains("No cache of any size would hit"), "{}", told.text());
+    }
+
+    // proves: A3
+    #[test]
+    fn of_writes_alone_a_read_pool_tells_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.csv");
+        let lines: String = (0..100).map(|time| format!("{time},W,{},4096\n", time % 10 * 65_536)).collect();
+        std::fs::write(&path, format!("time_us,op,offset_bytes,length_bytes\n{lines}")).unwrap();
+        let block_bytes = BlockBytes::new(64 << 10).unwrap();
+        let (footprints, whole) = look(&path, &[block_bytes]).unwrap();
+        let setup = Setup {
+            kind: PoolKind::Read,
+            block_bytes,
+            policy: PolicyKind::S3Fifo,
+            populate_on_read: 1,
+            populate_on_write: 1,
+        };
+        let case = Case { setup, size_bytes: 1 << 20 };
+        let effort = Effort { cutoff: 0, exact: true };
+        let (answers, _) = try_all(&path, &[case], &footprints, effort, &whole).unwrap();
+        let told = Advice::new(&path, &whole, &footprints[0], &answers, Some(1 << 40));
+        assert!(told.recommended.is_none() && told.sentence() == advice::NOTHING_READ, "{}", told.text());
+        let size = &told.curve[0];
+        assert!(size.hit_ratio == 0.0 && size.lru_hit_ratio == 0.0, "nothing hits");
+        assert_eq!((size.ssd_written_bytes_per_day, size.years), (None, None), "100 us are no day");
     }
 }

@@ -7,6 +7,7 @@ mod replay;
 mod report;
 
 pub(crate) use advise::run as run_advise;
+pub(crate) use replay::Requests;
 
 use std::path::Path;
 
@@ -16,14 +17,12 @@ use hotset_cache::advisor::whatif::{Case, Footprint};
 use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind, VolumeName};
 
 use self::replay::{Effort, Whole, default_on_write, invalid, look, refused, try_all};
+use crate::advice::default_sizes;
 use crate::args::{Output, WhatIfArguments};
 use crate::size::Size;
 
 /// Combinations of settings at most.
 const CASES_MAX: usize = 1024;
-/// Sizes that are tried if none is given: each twice the one before, the last one as large as all that is accessed.
-const DEFAULT_SIZES: u32 = 8;
-const SIZE_MIN: u64 = 1 << 20;
 /// What is tried if nothing is said: a pool and a volume with default settings.
 const DEFAULT_BLOCK_BYTES: u64 = 1 << 20;
 const DEFAULT_CUTOFF_BYTES: u64 = 4 << 20;
@@ -37,26 +36,36 @@ pub(crate) fn run(output: Output, arguments: &WhatIfArguments) -> Result<(), Api
     if arguments.seconds.is_some() {
         return Err(invalid("--seconds is for a volume: a trace is as long as it is".to_owned()));
     }
-    try_requests(output, Path::new(&arguments.source), &arguments.source, arguments)
+    let (path, called) = (Path::new(&arguments.source), arguments.source.as_str());
+    try_requests(output, &Requests { path, called, watched: None }, arguments)
 }
 
-/// Goes through the requests at `path`, which are called so.
+/// Refuses what cannot be tried, whatever the requests will be.
+pub(crate) fn check(arguments: &WhatIfArguments) -> Result<(), ApiError> {
+    cases(arguments, &block_sizes(arguments), 0).map(drop)
+}
+
 pub(crate) fn try_requests(
     output: Output,
-    path: &Path,
-    called: &str,
+    requests: &Requests<'_>,
     arguments: &WhatIfArguments,
 ) -> Result<(), ApiError> {
+    check(arguments)?;
+    let Requests { path, called, .. } = *requests;
     let blocks = block_sizes(arguments);
     let (footprints, whole) = look(path, &blocks).map_err(refused)?;
     if whole.requests == 0 {
         return Err(invalid(format!("trace {called}: it has no reads and no writes")));
     }
-    let cases = cases(arguments, &footprints)?;
+    let cases = cases(arguments, &blocks, accessed_bytes(&footprints))?;
     let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: arguments.exact };
     let (answers, past) = try_all(path, &cases, &footprints, effort, &whole).map_err(refused)?;
     let whole = Whole { past, ..whole };
-    report::print(output, &report::WhatIfReport::new(called, &whole, &footprints, &answers))
+    report::print(output, &report::WhatIfReport::new(requests, &whole, &footprints, &answers))
+}
+
+fn accessed_bytes(footprints: &[Footprint]) -> u64 {
+    footprints.iter().map(Footprint::bytes).min().unwrap_or_default()
 }
 
 fn block_sizes(arguments: &WhatIfArguments) -> Vec<BlockBytes> {
@@ -69,22 +78,21 @@ fn block_sizes(arguments: &WhatIfArguments) -> Vec<BlockBytes> {
         .collect()
 }
 
-/// Every combination of what was given.
-fn cases(arguments: &WhatIfArguments, footprints: &[Footprint]) -> Result<Vec<Case>, ApiError> {
+/// Every combination of what was given, where so many bytes are accessed.
+fn cases(arguments: &WhatIfArguments, blocks: &[BlockBytes], accessed_bytes: u64) -> Result<Vec<Case>, ApiError> {
     let sizes: Vec<u64> = if arguments.size.is_empty() {
-        default_sizes(footprints.iter().map(Footprint::bytes).min().unwrap_or(SIZE_MIN))
+        default_sizes(accessed_bytes, blocks.iter().map(|block| block.get()).max().unwrap_or_default())
     } else {
         arguments.size.iter().map(|Size(bytes)| *bytes).collect()
     };
     let kind = arguments.kind.unwrap_or(PoolKind::ReadWrite);
     let mut cases = Vec::new();
-    for footprint in footprints {
+    for block_bytes in blocks.iter().copied() {
         for policy in or(&arguments.policy, PolicyKind::S3Fifo) {
             for populate_on_read in or(&arguments.populate_on_read, 2) {
                 for populate_on_write in or(&arguments.populate_on_write, default_on_write(kind)) {
-                    let block_bytes = footprint.block_bytes();
                     let setup = Setup { kind, block_bytes, policy, populate_on_read, populate_on_write };
-                    check(setup)?;
+                    check_setup(setup)?;
                     cases.extend(sizes.iter().map(|size_bytes| Case { setup, size_bytes: *size_bytes }));
                 }
             }
@@ -105,16 +113,11 @@ fn or<T: Copy>(given: &[T], otherwise: T) -> Vec<T> {
     if given.is_empty() { vec![otherwise] } else { given.to_vec() }
 }
 
-fn check(setup: Setup) -> Result<(), ApiError> {
+fn check_setup(setup: Setup) -> Result<(), ApiError> {
     if setup.kind == PoolKind::ReadWrite && setup.populate_on_write == 0 {
         return Err(invalid("populate-on-write 0: it is 1 to 4 in a read-write pool; see --type".to_owned()));
     }
     Ok(())
-}
-
-fn default_sizes(footprint_bytes: u64) -> Vec<u64> {
-    let largest = footprint_bytes.max(SIZE_MIN << DEFAULT_SIZES).next_power_of_two();
-    (0..DEFAULT_SIZES).rev().map(|halvings| largest >> halvings).collect()
 }
 
 #[cfg(test)]
@@ -126,16 +129,22 @@ mod tests {
     use super::*;
     use crate::args::{Arguments, Verb};
 
+    fn arguments(given: &str) -> WhatIfArguments {
+        let line = format!("hotset whatif {given}");
+        let Verb::WhatIf(arguments) = Arguments::try_parse_from(line.split_whitespace()).unwrap().verb else {
+            panic!("{line}: it is this verb");
+        };
+        arguments
+    }
+
     fn answers(trace: &str, options: &str) -> Vec<CaseAnswer> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.csv");
         std::fs::write(&path, format!("time_us,op,offset_bytes,length_bytes\n{trace}")).unwrap();
-        let line = format!("hotset whatif {} {options}", path.display());
-        let Verb::WhatIf(arguments) = Arguments::try_parse_from(line.split_whitespace()).unwrap().verb else {
-            panic!("{line}: it is this verb");
-        };
-        let (footprints, whole) = look(&path, &block_sizes(&arguments)).unwrap();
-        let cases = cases(&arguments, &footprints).unwrap();
+        let arguments = arguments(&format!("{} {options}", path.display()));
+        let blocks = block_sizes(&arguments);
+        let (footprints, whole) = look(&path, &blocks).unwrap();
+        let cases = cases(&arguments, &blocks, accessed_bytes(&footprints)).unwrap();
         let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: arguments.exact };
         try_all(&path, &cases, &footprints, effort, &whole).unwrap().0
     }
@@ -183,10 +192,30 @@ mod tests {
         assert!(misses(one) > 0.8);
     }
 
+    // proves: A4
     #[test]
-    fn sizes_that_are_tried_double_up_to_all_that_is_accessed() {
-        let sizes = default_sizes(3 << 30);
-        assert_eq!((sizes.len(), sizes.first(), sizes.last()), (8, Some(&(32 << 20)), Some(&(4 << 30))));
-        assert_eq!(default_sizes(5).first(), Some(&(2 << 20)));
+    fn default_sizes_are_tried_with_the_largest_blocks_too() {
+        let answers = answers(&loop_of(10), "--block-size 64K,4M");
+        assert_eq!(answers.len(), 16);
+        assert_eq!(answers[0].case.size_bytes, 4 << 20, "it holds a block of each size");
+    }
+
+    // proves: A4
+    #[test]
+    fn what_cannot_be_tried_is_refused_before_anything_is_recorded() {
+        let refused =
+            |given: &str| check(&arguments(&format!("v --seconds 3600 {given}"))).err().map(|error| error.message);
+        assert_eq!(refused("--block-size 4M"), None);
+        for (given, part) in [
+            ("--size 1M --block-size 4M", "holds no block"),
+            ("--type read-write --populate-on-write 0", "populate-on-write 0"),
+            (
+                "--block-size 64K,128K,256K,512K --populate-on-read 1,2,3,4 --populate-on-write 1,2,3,4 --policy lru,fifo,2q",
+                "1536 combinations",
+            ),
+        ] {
+            let message = refused(given).expect("it is refused");
+            assert!(message.contains(part), "{message}");
+        }
     }
 }

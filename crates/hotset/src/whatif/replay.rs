@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind};
 use hotset_block::ByteRange;
 use hotset_cache::advisor::access::{Direction, Passage};
+use hotset_cache::advisor::figures::number;
 use hotset_cache::advisor::miniature::Outcome;
 use hotset_cache::advisor::sample::Rate;
 use hotset_cache::advisor::whatif::{Case, Footprint, WhatIf};
@@ -19,6 +21,17 @@ const CHUNK: usize = 65_536;
 /// Accesses that are gone through for each request of the trace, over all pools and for each thread: so a million requests take
 /// less than two seconds.
 const ACCESSES_PER_REQUEST: u64 = 8;
+/// Requests that are recorded on several processors are out of order by less; a time that is earlier by more begins anew.
+const OUT_OF_ORDER_US: u64 = 1_000_000;
+
+/// What is gone through.
+pub(crate) struct Requests<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) called: &'a str,
+    /// How long a volume was watched for them; `None`: their times tell.
+    pub(crate) watched: Option<Duration>,
+}
+
 /// What the trace is like as a whole.
 #[derive(Default)]
 pub(super) struct Whole {
@@ -26,8 +39,30 @@ pub(super) struct Whole {
     pub(super) requests: u64,
     pub(super) reads: u64,
     pub(super) past: u64,
-    pub(super) first_us: Option<u64>,
-    pub(super) last_us: Option<u64>,
+    pub(super) time: TimePassed,
+}
+
+/// How long a trace goes on: the sum of the steps forward, so that several recordings in one file have their times together.
+#[derive(Default)]
+pub(super) struct TimePassed {
+    latest_us: Option<u64>,
+    sum_us: u64,
+}
+
+impl TimePassed {
+    /// `None`: one request has no time.
+    pub(super) fn note(&mut self, time_us: Option<u64>) {
+        let Some(now) = time_us else { return };
+        let latest = self.latest_us.unwrap_or(now);
+        self.sum_us = self.sum_us.saturating_add(now.saturating_sub(latest));
+        let begins_anew = latest.saturating_sub(now) > OUT_OF_ORDER_US;
+        self.latest_us = Some(if begins_anew { now } else { now.max(latest) });
+    }
+
+    /// `None`: the trace has no times.
+    pub(super) fn seconds(&self) -> Option<f64> {
+        Some(number(self.sum_us) / 1e6).filter(|seconds| *seconds > 0.0)
+    }
 }
 
 /// One combination, and what came of it.
@@ -78,8 +113,7 @@ pub(super) fn look(path: &Path, blocks: &[BlockBytes]) -> Result<(Vec<Footprint>
         for request in &chunk {
             whole.requests += 1;
             whole.reads += u64::from(request.direction == Direction::Read);
-            whole.first_us = whole.first_us.or(request.time_us);
-            whole.last_us = request.time_us.or(whole.last_us);
+            whole.time.note(request.time_us);
         }
         thread::scope(|scope| {
             for footprint in &mut footprints {
@@ -176,4 +210,33 @@ fn gather(cases: &[Case], parts: Vec<Part>) -> Vec<CaseAnswer> {
     }
     answers.sort_by_key(|(place, _)| *place);
     answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(times_us: &[u64]) -> Option<f64> {
+        let mut time = TimePassed::default();
+        times_us.iter().for_each(|time_us| time.note(Some(*time_us)));
+        time.seconds()
+    }
+
+    // proves: A3
+    #[test]
+    fn a_trace_goes_on_for_its_steps_forward() {
+        let second = 1_000_000;
+        assert_eq!(seconds(&[7 * second, 8 * second, 10 * second]), Some(3.0));
+        assert_eq!(
+            seconds(&[0, 100 * second, 100 * second - 9, 100 * second, 101 * second]),
+            Some(101.0),
+            "out of order"
+        );
+        assert_eq!(seconds(&[0, 90 * second, 0, 30 * second]), Some(120.0), "two recordings in one file");
+        assert_eq!(seconds(&[90 * second, 0, 30 * second]), Some(30.0), "the last one is before the first one");
+        assert_eq!((seconds(&[]), seconds(&[5]), seconds(&[5, 5])), (None, None, None));
+        let mut untold = TimePassed::default();
+        untold.note(None);
+        assert_eq!(untold.seconds(), None);
+    }
 }

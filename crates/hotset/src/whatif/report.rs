@@ -5,7 +5,7 @@ use hotset_cache::advisor::figures::number;
 use hotset_cache::advisor::whatif::Footprint;
 use serde::Serialize;
 
-use super::replay::{CaseAnswer, Whole};
+use super::replay::{CaseAnswer, Requests, Whole};
 use crate::advice::per_day;
 use crate::args::Output;
 use crate::client::{self, Table, facts};
@@ -20,7 +20,7 @@ pub(super) struct WhatIfReport {
     read_requests: u64,
     /// Requests that a stream took past the cache.
     stream_requests: u64,
-    /// From the first request to the last; null, if the trace has no times.
+    /// From the first request to the last, or as long as the volume was watched; null, if the trace has no times.
     seconds: Option<f64>,
     /// What is accessed, each block once, in the smallest blocks that were tried.
     footprint_bytes: u64,
@@ -44,17 +44,23 @@ struct CaseRow {
     error: f64,
     /// To all SSDs together, both copies of what is mirrored.
     ssd_written_bytes: f64,
-    /// Null, if the trace has no times.
+    /// Null, if the trace has no times, or is shorter than a minute.
     ssd_written_bytes_per_day: Option<f64>,
     /// The part of all blocks that was watched.
     sample: f64,
 }
 
 impl WhatIfReport {
-    pub(super) fn new(called: &str, whole: &Whole, footprints: &[Footprint], answers: &[CaseAnswer]) -> Self {
-        let seconds = seconds_of(whole);
+    pub(super) fn new(
+        requests: &Requests<'_>,
+        whole: &Whole,
+        footprints: &[Footprint],
+        answers: &[CaseAnswer],
+    ) -> Self {
+        // A volume on which nothing happens for some time at the end was watched there, too.
+        let seconds = requests.watched.map(|time| time.as_secs_f64()).or_else(|| whole.time.seconds());
         Self {
-            trace: called.to_owned(),
+            trace: requests.called.to_owned(),
             format: whole.format,
             requests: whole.requests,
             read_requests: whole.reads,
@@ -122,7 +128,7 @@ impl CaseRow {
             miss_ratio: outcome.misses,
             error: outcome.error,
             ssd_written_bytes: outcome.ssd_written_bytes,
-            ssd_written_bytes_per_day: seconds.map(|seconds| per_day(outcome.ssd_written_bytes, seconds)),
+            ssd_written_bytes_per_day: seconds.and_then(|seconds| per_day(outcome.ssd_written_bytes, seconds)),
             sample: rate.part(),
         }
     }
@@ -132,8 +138,23 @@ pub(super) fn print(output: Output, report: &WhatIfReport) -> Result<(), ApiErro
     client::print(output, report, WhatIfReport::text)
 }
 
-/// From the first request to the last, if the trace has times.
-pub(super) fn seconds_of(whole: &Whole) -> Option<f64> {
-    let duration = whole.first_us.zip(whole.last_us).and_then(|(first, last)| last.checked_sub(first));
-    duration.filter(|us| *us > 0).map(|us| number(us) / 1e6)
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+
+    // proves: A3
+    #[test]
+    fn a_volume_that_was_watched_was_watched_for_its_whole_time() {
+        let mut whole = Whole::default();
+        [0, 90_000_000].into_iter().for_each(|time_us| whole.time.note(Some(time_us)));
+        let seconds = |watched| {
+            let requests = Requests { path: Path::new("t"), called: "t", watched };
+            WhatIfReport::new(&requests, &whole, &[], &[]).seconds
+        };
+        assert_eq!(seconds(None), Some(90.0));
+        assert_eq!(seconds(Some(Duration::from_secs(600))), Some(600.0), "nothing was asked at the end");
+    }
 }

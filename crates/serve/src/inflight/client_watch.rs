@@ -25,7 +25,7 @@ struct Seen {
 impl ClientWatch {
     /// The client sent or took so many bytes.
     pub(crate) fn made_progress(&self, bytes: usize) {
-        self.progress.set(self.progress.get() + bytes as u64);
+        self.progress.set(self.progress.get() + widened(bytes));
     }
 
     /// Whether the client was to send or to take something, and did too little of it for what it holds, over so many looks in
@@ -33,12 +33,16 @@ impl ClientWatch {
     pub(crate) fn is_stalled(&self, holds_bytes: usize, looks: u32) -> bool {
         let before = self.seen.get();
         let progress = self.progress.get();
-        let enough = (holds_bytes as u64).div_ceil(TURNOVER_LOOKS);
+        let enough = widened(holds_bytes).div_ceil(TURNOVER_LOOKS);
         let stalled = progress - before.progress < enough;
         let stalled_looks = if stalled { before.stalled_looks + 1 } else { 0 };
         self.seen.set(Seen { progress, stalled_looks });
         stalled_looks >= looks
     }
+}
+
+fn widened(bytes: usize) -> u64 {
+    u64::try_from(bytes).expect("a length fits in 64 bits")
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use hotset_cache::config::{PolicyKind, PoolKind, VolumeName};
 
 use super::reads::ReadLatencies;
 use super::sums::{AdviceAsked, Sums};
-use crate::advice::{NOTHING_HITS, PAYS_MIN, beyond, per_day, years};
+use crate::advice::{NOTHING_HITS, NOTHING_READ, PAYS_MIN, beyond, per_day, years};
 use crate::plane::Handle;
 use crate::size::{grouped, human, percent};
 use crate::words;
@@ -23,8 +23,6 @@ const DAY: u64 = 86_400;
 const ACCESSES_MIN: u64 = 1000;
 /// Sizes begin at this part of what is accessed.
 const SMALLEST_PART: u64 = 512;
-/// From a shorter time nothing is said of a day.
-const SECONDS_MIN: u64 = 60;
 
 /// How a volume is served now.
 #[derive(Clone, Debug, Default)]
@@ -77,18 +75,42 @@ struct Curves<'a> {
     sums: &'a Sums,
     facts: &'a Facts,
     asked: AdviceAsked,
-    pool: Curve,
-    lru: Curve,
+    pool: SetupCurves,
+    lru: SetupCurves,
+}
+
+/// Of one setup.
+struct SetupCurves {
+    /// Of what a pool of the kind answers: reads, or reads and writes.
+    answered: Curve,
+    /// Of reads alone: how long those take.
+    reads: Curve,
+}
+
+/// What a pool answers: one direction, or both.
+fn answered(kind: PoolKind) -> Option<Direction> {
+    match kind {
+        PoolKind::Read => Some(Direction::Read),
+        PoolKind::ReadWrite => None,
+    }
 }
 
 impl<'a> Curves<'a> {
     fn new(sums: &'a Sums, facts: &'a Facts, asked: AdviceAsked) -> Self {
-        let direction = match sums.setup.kind {
-            PoolKind::Read => Some(Direction::Read),
-            PoolKind::ReadWrite => None,
-        };
-        let (pool, lru) = (sums.tallies.pool_curve(direction), sums.tallies.lru_curve(direction));
+        let (direction, reads) = (answered(sums.setup.kind), Some(Direction::Read));
+        let tallies = &sums.tallies;
+        let pool = SetupCurves { answered: tallies.pool_curve(direction), reads: tallies.pool_curve(reads) };
+        let lru = SetupCurves { answered: tallies.lru_curve(direction), reads: tallies.lru_curve(reads) };
         Self { sums, facts, asked, pool, lru }
+    }
+
+    /// Accesses that the curve is made of.
+    fn accesses(&self) -> u64 {
+        let accesses = self.sums.tallies.pool_accesses;
+        match self.sums.setup.kind {
+            PoolKind::Read => accesses.reads,
+            PoolKind::ReadWrite => accesses.all(),
+        }
     }
 
     /// A pool of this size, as the volume's own is set.
@@ -102,37 +124,39 @@ impl<'a> Curves<'a> {
         Some(AdvisedSize { ssd_written_bytes_per_day: None, years: None, ..size })
     }
 
-    fn size(&self, size_bytes: u64, curve: &Curve) -> Option<AdvisedSize> {
+    /// `None`: nothing is known, or nothing was asked that such a pool answers.
+    fn size(&self, size_bytes: u64, curves: &SetupCurves) -> Option<AdvisedSize> {
         let blocks = blocks_in(size_bytes, self.sums.setup.block_bytes);
-        let Point { misses, error, .. } = curve.at(blocks)?;
+        let Point { misses, error, .. } = curves.answered.at(blocks)?;
         let hit_ratio = 1.0 - misses;
+        let reads_hit = curves.reads.at(blocks).map(|point| 1.0 - point.misses);
         let began = self.sums.tallies.pool_began.max(self.sums.from);
         let seconds = self.sums.to.saturating_sub(began);
-        let written = self.sums.tallies.ssd_written_bytes(blocks).filter(|_| seconds >= SECONDS_MIN);
-        let written_per_day = written.map(|bytes| per_day(bytes, number(seconds)));
+        let written = self.sums.tallies.ssd_written_bytes(blocks);
+        let written_per_day = written.and_then(|bytes| per_day(bytes, number(seconds)));
         Some(AdvisedSize {
             size_bytes,
             hit_ratio,
             error,
-            lru_hit_ratio: self.lru.at(blocks).map_or(0.0, |point| 1.0 - point.misses),
+            lru_hit_ratio: self.lru.answered.at(blocks).map_or(0.0, |point| 1.0 - point.misses),
             ssd_written_bytes_per_day: written_per_day,
-            read_microseconds: self.facts.reads.mean(hit_ratio),
+            read_microseconds: reads_hit.and_then(|ratio| self.facts.reads.mean(ratio)),
             years: years(self.asked.endurance_bytes, written_per_day),
         })
     }
 
     fn sizes(&self) -> Vec<AdvisedSize> {
         let block_bytes = self.sums.setup.block_bytes.get();
-        let bytes = self.pool.points().iter().map(|point| point.blocks.saturating_mul(block_bytes));
+        let bytes = self.pool.answered.points().iter().map(|point| point.blocks.saturating_mul(block_bytes));
         let worth_telling = bytes.filter(|bytes| *bytes >= self.sums.footprint_bytes / SMALLEST_PART);
         worth_telling.filter_map(|bytes| self.at(bytes)).collect()
     }
 
     fn recommended(&self) -> Option<AdvisedSize> {
-        if self.sums.tallies.pool_accesses.all() < ACCESSES_MIN {
+        if self.accesses() < ACCESSES_MIN {
             return None;
         }
-        let knee = self.pool.knee(PAYS_MIN)?;
+        let knee = self.pool.answered.knee(PAYS_MIN)?;
         self.at(knee.blocks.saturating_mul(self.sums.setup.block_bytes.get()))
     }
 }
@@ -171,7 +195,7 @@ pub(super) fn whatif(name: &VolumeName, sums: &Sums, facts: &Facts, asked: Advic
         let answer = answer(&curves, setup, case.size_bytes);
         let unanswered = match answer {
             Some(_) => String::new(),
-            None if setup == sums.setup => format!("nothing was accessed on volume {name} while it was watched"),
+            None if setup == sums.setup => nothing_known(name, sums),
             None => {
                 note_untried(&mut untried, setup, case.size_bytes);
                 only_other_sizes(name, sums.setup)
@@ -214,6 +238,13 @@ fn answer(curves: &Curves<'_>, setup: Setup, size_bytes: u64) -> Option<AdvisedS
         () if setup == own => curves.at(size_bytes),
         () if is_lru => curves.lru_at(size_bytes),
         () => None,
+    }
+}
+
+fn nothing_known(name: &VolumeName, sums: &Sums) -> String {
+    match sums.tallies.pool_accesses.all() {
+        0 => format!("nothing was accessed on volume {name} while it was watched"),
+        _ => format!("nothing was read from volume {name} while it was watched, and a read pool answers reads alone"),
     }
 }
 
@@ -317,24 +348,15 @@ fn sentence(
     present: Option<&AdvisedSize>,
     largest: Option<&AdvisedSize>,
 ) -> String {
-    let accesses = curves.sums.tallies.pool_accesses.all();
-    let Some(size) = recommended else {
-        return match accesses {
-            0 => "Nothing was accessed in this time.".to_owned(),
-            few if few < ACCESSES_MIN => {
-                format!("Only {} accesses are known: {ACCESSES_MIN} are needed to recommend a size.", grouped(few))
-            }
-            _ => NOTHING_HITS.to_owned(),
-        };
-    };
+    let Some(size) = recommended else { return nothing_recommended(curves) };
     let mut text = format!(
         "Recommended: {}, which hits {} (+- {})",
         human(size.size_bytes),
         percent(size.hit_ratio),
         percent(size.error)
     );
-    let now = present.map_or(0.0, |present| present.hit_ratio);
-    if let (Some(then), Some(now)) = (size.read_microseconds, curves.facts.reads.mean(now)) {
+    let now = present.map_or_else(|| curves.facts.reads.mean(0.0), |present| present.read_microseconds);
+    if let (Some(then), Some(now)) = (size.read_microseconds, now) {
         let [then, now] = [then, now].map(time);
         text.push_str(&match then == now {
             true => format!(", so that a read takes {then} on average, as now"),
@@ -355,6 +377,21 @@ fn sentence(
     let largest = largest.map(|best| (best.size_bytes, best.hit_ratio));
     text.push_str(&beyond((size.size_bytes, size.hit_ratio), largest, size.ssd_written_bytes_per_day, size.years));
     text
+}
+
+fn nothing_recommended(curves: &Curves<'_>) -> String {
+    let what = match curves.sums.setup.kind {
+        PoolKind::Read => "reads",
+        PoolKind::ReadWrite => "accesses",
+    };
+    match curves.accesses() {
+        0 if curves.sums.tallies.pool_accesses.all() > 0 => NOTHING_READ.to_owned(),
+        0 => "Nothing was accessed in this time.".to_owned(),
+        few if few < ACCESSES_MIN => {
+            format!("Only {} {what} are known: {ACCESSES_MIN} are needed to recommend a size.", grouped(few))
+        }
+        _ => NOTHING_HITS.to_owned(),
+    }
 }
 
 fn time(microseconds: f64) -> String {
@@ -439,11 +476,50 @@ mod tests {
     #[test]
     fn what_is_too_little_or_never_hits_is_said() {
         let few = advice(&name(), &sums(500), &facts(), ASKED);
-        assert!(few.recommended.is_none() && few.sentence.contains("Only 500 accesses"), "{}", few.sentence);
+        assert!(few.recommended.is_none() && few.sentence.contains("Only 500 reads"), "{}", few.sentence);
         let mut never = sums(10_000);
         never.tallies.pool = vec![size(100, 10_000.0), size(200, 10_000.0)];
         let never = advice(&name(), &never, &facts(), ASKED);
         assert!(never.sentence.contains("No cache of any size"), "{}", never.sentence);
+    }
+
+    // proves: A3, A4
+    #[test]
+    fn of_writes_alone_a_read_pool_tells_nothing() {
+        let mut written = sums(0);
+        let accesses = Accesses { reads: 0, writes: 10_000 };
+        (written.tallies.accesses, written.tallies.pool_accesses) = (accesses, accesses);
+        let told = advice(&name(), &written, &facts(), ASKED);
+        assert_eq!((told.curve.len(), told.present, told.recommended), (0, None, None));
+        assert_eq!(told.sentence, NOTHING_READ);
+        let case = Case {
+            size_bytes: 200 << 20,
+            kind: None,
+            block_bytes: None,
+            policy: None,
+            populate_on_read: None,
+            populate_on_write: None,
+        };
+        let told = whatif(&name(), &written, &facts(), ASKED, &[case]);
+        assert_eq!(told.pools[0].answer, None);
+        assert!(told.pools[0].unanswered.starts_with("nothing was read"), "{}", told.pools[0].unanswered);
+        let mut few = sums(999);
+        few.tallies.pool_accesses.writes = 10_000;
+        assert_eq!(advice(&name(), &few, &facts(), ASKED).recommended, None, "writes are not answered");
+    }
+
+    // proves: A3
+    #[test]
+    fn how_long_a_read_takes_is_told_by_the_hits_of_reads_alone() {
+        let mut both = sums(10_000);
+        both.setup.kind = PoolKind::ReadWrite;
+        let accesses = Accesses { reads: 10_000, writes: 90_000 };
+        (both.tallies.accesses, both.tallies.pool_accesses) = (accesses, accesses);
+        let told = advice(&name(), &both, &facts(), ASKED);
+        let largest = told.curve.last().unwrap();
+        assert!((largest.hit_ratio - 0.981).abs() < 1e-9, "nearly all are writes that hit: {largest:?}");
+        let expected = 0.81 * 100.0 + 0.19 * 8000.0;
+        assert!(largest.read_microseconds.is_some_and(|told| (told - expected).abs() < 1e-6), "{largest:?}");
     }
 
     // proves: A4

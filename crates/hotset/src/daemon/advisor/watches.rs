@@ -155,9 +155,16 @@ impl WatchedVolume {
     /// What is known of it, for the pool that it has now.
     fn live_for(&mut self, volume: &TakenOfVolume, now: u64) -> &mut Live {
         let setup = volume.setup.unwrap_or_else(uncached_setup);
+        if self.before.is_some() {
+            // Whatever is found there, it may be better than what is known in the first moments.
+            self.kept = now;
+        }
         let known = self.live.take().or_else(|| self.restored(&volume.name));
+        let is_quiet = volume.taken.accesses.all() == 0;
         let live = match known {
             Some(live) if is_of(&live, setup, volume.size_bytes) => live,
+            // The pool may open later than the volume, and close before it: what is known of both stays until hosts ask for something.
+            Some(live) if is_quiet => live,
             Some(live) => live.with_setup(setup, volume.size_bytes, now),
             None => Live::new(setup, volume.size_bytes, Rate::ALL).begun_at(now),
         };
@@ -182,9 +189,13 @@ impl WatchedVolume {
         }
     }
 
-    /// Days end by the clock; one that was set back ends none.
+    /// Days end by the clock; one that was set back ends none, and neither does a day end twice if that was about midnight.
     fn note_time(&mut self, now: u64) {
         let today = now / DAY;
+        if today + 1 < self.day {
+            self.day = today;
+        }
+        self.kept = self.kept.min(now);
         if let Some(ended) = today.checked_sub(self.day).filter(|ended| *ended > 0) {
             if let Some(live) = &mut self.live {
                 live.days_ended(u32::try_from(ended).unwrap_or(u32::MAX));
@@ -255,6 +266,71 @@ mod tests {
         next.take_in(vec![taken("v", 7, None)], SECOND, now + 9 * DAY);
         let sums = next.sums(&name, AdviceWindow::All, now + 9 * DAY).unwrap();
         assert_eq!((sums.tallies.accesses.reads, sums.from), (17, now));
+    }
+
+    // proves: A1, A2
+    #[test]
+    fn what_is_known_outlives_a_pool_that_opens_later_than_its_volume() {
+        let now = 1_800_000_000;
+        let pool = Setup { populate_on_read: 3, ..uncached_setup() };
+        let mut watches = Watches::default();
+        let name = seen(&mut watches, None);
+        watches.take_in(vec![taken("v", 5, Some(pool))], SECOND, now);
+        let good = watches.everything().states.remove(0).1;
+        let mut next = Watches::default();
+        seen(&mut next, Some(good.clone()));
+        let without_pool = next.take_in(vec![taken("v", 0, None)], SECOND, now + 60);
+        assert!(without_pool.states.is_empty(), "nothing has changed");
+        assert!(next.everything().states.remove(0).1 == good, "it is as it was");
+        next.take_in(vec![taken("v", 0, Some(pool))], SECOND, now + 61);
+        let sums = |watches: &Watches| watches.sums(&name, AdviceWindow::All, now + 70).unwrap();
+        assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (pool, 5));
+        // What hosts ask while there is no pool is of none.
+        next.take_in(vec![taken("v", 1, None)], SECOND, now + 62);
+        assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (uncached_setup(), 1));
+    }
+
+    // proves: A1
+    #[test]
+    fn what_was_kept_is_not_overwritten_in_the_first_minutes() {
+        let now = 1_800_000_000;
+        let mut watches = Watches::default();
+        seen(&mut watches, Some(vec![1, 0, 0, 0, 9, 9]));
+        let first = watches.take_in(vec![taken("v", 5, None)], SECOND, now);
+        assert!(first.states.is_empty());
+        let later = watches.take_in(vec![taken("v", 5, None)], SECOND, now + KEPT_EVERY);
+        assert_eq!(later.states.len(), 1);
+    }
+
+    // proves: A1, A2
+    #[test]
+    fn a_clock_that_ran_ahead_once_stops_neither_days_nor_what_is_kept() {
+        let now = 1_800_000_000;
+        let mut watches = Watches::default();
+        let name = seen(&mut watches, None);
+        watches.take_in(vec![taken("v", 1, None)], SECOND, now);
+        let ahead = watches.take_in(vec![taken("v", 1, None)], SECOND, now + 400 * DAY);
+        assert_eq!(ahead.states.len(), 1);
+        watches.take_in(vec![taken("v", 1, None)], SECOND, now + 1);
+        let kept = watches.take_in(vec![taken("v", 1, None)], SECOND, now + 1 + KEPT_EVERY);
+        assert_eq!(kept.states.len(), 1, "it is kept as before");
+        let read = |watches: &mut Watches, at: u64| {
+            let mut volume = taken("v", 1, None);
+            volume.taken.kept = vec![Kept::new(BlockIndex(0), &(0..1), Direction::Read, Passage::Counted)];
+            watches.take_in(vec![volume], SECOND, at);
+        };
+        let days = |watches: &Watches, at: u64| watches.sums(&name, AdviceWindow::All, at).unwrap().days;
+        read(&mut watches, now + 2 * KEPT_EVERY);
+        assert_eq!(days(&watches, now).hot, 1);
+        watches.take_in(vec![taken("v", 0, None)], SECOND, now + DAY);
+        let tomorrow = days(&watches, now + DAY);
+        assert_eq!((tomorrow.hot, tomorrow.days[1].read), (0, 1), "a day has ended");
+        // About midnight the clock goes back a little.
+        let midnight = (now / DAY + 2) * DAY;
+        for at in [midnight, midnight - 2, midnight] {
+            watches.take_in(vec![taken("v", 0, None)], SECOND, at);
+        }
+        assert_eq!(days(&watches, midnight).days[2].read, 1, "that day has ended once");
     }
 
     // proves: A1

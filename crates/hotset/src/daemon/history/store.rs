@@ -25,6 +25,9 @@ const DAY: u64 = 24 * HOUR;
 /// How long sums of the advisor are kept: a week, and some more, so that there is one before it.
 const SUMS_KEPT: u64 = 8 * DAY;
 
+/// A clock that is so much later than the last sample may have run ahead: nothing is forgotten until it has gone on for a day.
+const CLOCK_JUMP: u64 = 30 * DAY;
+
 /// Pools, volumes and SSDs that are kept at most: the file is bounded.
 const SUBJECTS_MAX: usize = 512;
 
@@ -124,6 +127,9 @@ impl Store {
 
     /// Forgets what is older than its level keeps, and subjects of which nothing is left.
     pub(super) fn forget(&mut self, now: u64) -> rusqlite::Result<()> {
+        if self.seems_ahead(now)? {
+            return Ok(());
+        }
         let transaction = self.connection.transaction()?;
         for level in LEVELS {
             let before = signed(now.saturating_sub(level.kept_seconds));
@@ -139,6 +145,16 @@ impl Store {
         let week = signed(now.saturating_sub(SUMS_KEPT));
         transaction.execute("DELETE FROM advice_sums WHERE at < ?1", [week])?;
         transaction.commit()
+    }
+
+    /// There are samples, and all of them but those of the last day are from long ago.
+    fn seems_ahead(&self, now: u64) -> rusqlite::Result<bool> {
+        let last: Option<i64> = self.connection.query_row(
+            "SELECT max(at) FROM rows WHERE level = ?1 AND subject IN (SELECT id FROM subjects) AND at <= ?2",
+            params![LEVELS[2].number, signed(now.saturating_sub(DAY))],
+            |row| row.get(0),
+        )?;
+        Ok(last.is_some_and(|last| last < signed(now.saturating_sub(CLOCK_JUMP))))
     }
 
     /// The rows of a subject whose intervals end after `from` and not after `to`.
@@ -487,8 +503,26 @@ mod tests {
         store.append(DAY, &[(subject(), bucket(1, 1))]).unwrap();
         store.note_cache_enabled("v", DAY).unwrap();
         assert_eq!(store.cache_enabled(&subject()).unwrap(), Some(DAY));
+        store.append(367 * DAY, &[(Subject::new(SubjectKind::Volume, "w"), bucket(1, 1))]).unwrap();
         store.forget(368 * DAY).unwrap();
         assert_eq!(store.cache_enabled(&subject()).unwrap(), None);
+    }
+
+    // proves: S2
+    #[test]
+    fn a_clock_that_runs_ahead_for_a_while_forgets_nothing_and_one_that_stays_there_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = store(directory.path());
+        let (start, ahead) = (1_800_000_000, 1_800_000_000 + 4000 * DAY);
+        let mut sample = |at: u64| {
+            store.append(at, &[(subject(), bucket(1, 1))]).unwrap();
+            store.forget(at).unwrap();
+            store.rows(LEVELS[2], &subject(), 0, start + DAY).unwrap().len()
+        };
+        assert_eq!([start, start + HOUR].map(&mut sample), [1, 2]);
+        assert_eq!([ahead, ahead + HOUR, ahead + 23 * HOUR].map(&mut sample), [2; 3]);
+        assert_eq!(sample(start + 2 * HOUR), 3, "it was set right");
+        assert_eq!([ahead + DAY + HOUR, ahead + DAY + 2 * HOUR].map(&mut sample), [0; 2], "time has passed");
     }
 
     #[test]
