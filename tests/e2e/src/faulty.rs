@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyWrite, Request, SessionACL, WriteFlags,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, SessionACL, WriteFlags,
 };
 
 use crate::tools;
@@ -42,6 +42,8 @@ pub enum Fault {
     HangCloses,
     /// Whoever opens it to write waits; all else goes on.
     HangOpens,
+    /// Whoever asks about its file system waits; all else goes on.
+    HangQuestions,
     /// Writes fail with ENOSPC; reads and flushes go on.
     NoSpace,
     /// Writes fail with EROFS; reads and flushes go on.
@@ -70,6 +72,7 @@ enum Hanging {
     Read(ReplyData),
     Write(ReplyWrite),
     Flush(ReplyEmpty),
+    Question(ReplyStatfs),
 }
 
 impl FaultyFile {
@@ -102,6 +105,11 @@ impl FaultyFile {
         lock(&self.state).flushes
     }
 
+    /// Somebody waits to hear about its file system.
+    pub fn is_asked(&self) -> bool {
+        lock(&self.state).hanging.iter().any(|hanging| matches!(hanging, Hanging::Question(_)))
+    }
+
     /// Somebody waits to have it opened.
     pub fn is_awaited(&self) -> bool {
         !lock(&self.state).opening.is_empty()
@@ -120,6 +128,7 @@ impl FaultyFile {
             | Fault::FailFlushes
             | Fault::HangCloses
             | Fault::HangOpens
+            | Fault::HangQuestions
             | Fault::NoSpace
             | Fault::ReadOnly => {}
         }
@@ -158,6 +167,7 @@ impl Hanging {
             Self::Read(reply) => reply.error(error),
             Self::Write(reply) => reply.error(error),
             Self::Flush(reply) => reply.error(error),
+            Self::Question(reply) => reply.error(error),
         }
     }
 }
@@ -177,7 +187,7 @@ impl Pass {
     fn admit(&self, request: Hanging) -> Option<Hanging> {
         let mut state = lock(&self.state);
         match state.fault {
-            Fault::None | Fault::HangCloses | Fault::HangOpens => return Some(request),
+            Fault::None | Fault::HangCloses | Fault::HangOpens | Fault::HangQuestions => return Some(request),
             Fault::Hang | Fault::HangWrites if matches!(request, Hanging::Flush(_)) => return Some(request),
             Fault::HangWrites if matches!(request, Hanging::Read(_)) => return Some(request),
             Fault::NoSpace | Fault::ReadOnly if !matches!(request, Hanging::Write(_)) => return Some(request),
@@ -235,6 +245,14 @@ impl Filesystem for Pass {
             Ok(attributes) => reply.attr(&TTL, &attributes),
             Err(error) => reply.error(error),
         }
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let mut state = lock(&self.state);
+        if state.fault == Fault::HangQuestions {
+            return state.hanging.push(Hanging::Question(reply));
+        }
+        reply.statfs(0, 0, 0, 0, 0, 512, 255, 0);
     }
 
     /// Past the page cache, as on a disk that is opened for direct I/O.
@@ -307,6 +325,7 @@ impl Filesystem for Pass {
             | Fault::HangOpens
             | Fault::FailFlushes
             | Fault::NoSpace
+            | Fault::HangQuestions
             | Fault::ReadOnly => reply.ok(),
         }
     }

@@ -223,6 +223,39 @@ fn a_start_serves_everything_but_what_lies_on_a_file_whose_opening_hangs() {
 
 // proves: F6, F11
 #[test]
+fn a_file_that_does_not_say_what_it_is_holds_up_neither_another_volume_nor_a_stop() {
+    let mut daemon = Daemon::start();
+    let behind = daemon.site.blank("behind", MIB);
+    let Some(faulty) = FaultyFile::mount(&daemon.site.path("fuse"), &behind) else { return };
+    daemon.make_read_write_pool(&[64, 64], "");
+    daemon.make_volume(64, "p");
+    daemon.ok(&format!("volume create w --backing {} --pool p", faulty.path().display()));
+    daemon.ok(&format!("volume create x --backing {}", daemon.site.blank("other", MIB).display()));
+    let mut client = daemon.client("v");
+    faulty.set(Fault::HangQuestions);
+    let asking = daemon.begin("volume accept-backing w --dry-run");
+    tools::eventually("it is asked", LIMIT, || faulty.is_asked());
+    client.read(0, 4096).expect("another volume is served");
+    client.write(0, &[7; 4096]).expect("another volume is served");
+    let output = asking.wait_with_output().expect("it ends");
+    assert!(!output.status.success(), "{}", tools::text(&output));
+    drop(client);
+    let log = daemon.site.path("log");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let has_stopped = || fs::read_to_string(&log).expect("it is there").contains("INFO stopped");
+            tools::eventually("the daemon has stopped", LIMIT, has_stopped);
+            // The kernel lets nobody go who waits for an answer.
+            faulty.set(Fault::None);
+        });
+        daemon.stop();
+    });
+    daemon.launch();
+    assert_eq!(daemon.client("v").read(0, 4096).expect("it is served again"), [7; 4096]);
+}
+
+// proves: F6, F11
+#[test]
 fn a_file_whose_close_hangs_holds_up_no_other_volume() {
     let daemon = Daemon::start();
     daemon.make_volume(64, "");
