@@ -8,11 +8,8 @@ use hotset_block::{Buf, ByteRange, Env, Operation};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{DirtyData, Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
-use crate::harness::{Bad, TestDevice, TestEnv, run};
+use crate::harness::{Bad, PACE, TestDevice, TestEnv, run};
 use crate::world::MIB;
-
-/// So much faster than real time, with room for a machine that is busy.
-const PACE: u32 = 20;
 
 #[derive(Clone, Copy, Debug)]
 enum End {

@@ -11,11 +11,9 @@ use hotset_cache::{
     Volume, dismiss_owner,
 };
 
-use crate::harness::{Bad, TestDevice, TestEnv, run};
+use crate::harness::{Bad, PACE, TestDevice, TestEnv, run};
 use crate::world::MIB;
 
-/// So much faster than real time, with room for a machine that is busy.
-const PACE: u32 = 20;
 /// Where the mark lies.
 const MARK: u64 = 32 << 10;
 

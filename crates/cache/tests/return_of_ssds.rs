@@ -5,7 +5,7 @@ use hotset_block::{ByteRange, Env};
 use hotset_cache::config::PoolKind;
 use hotset_cache::{Durability, Missing, Named, Pool, Volume};
 
-use crate::harness::{Bad, TestDevice, TestEnv, run};
+use crate::harness::{Bad, PACE, TestDevice, TestEnv, run};
 use crate::world::{MIB, World, read, until, write};
 
 /// Nothing is cleaned by itself while a test runs.
@@ -364,9 +364,6 @@ async fn rest_of_row(ssd: &TestDevice) -> impl Iterator<Item = u64> {
     let (start, end) = rows.max_by_key(|(start, end)| end - start).unwrap();
     (end..start + SEGMENT_BYTES).step_by(4096)
 }
-
-/// So much faster than real time, with room for a machine that is busy.
-const PACE: u32 = 20;
 
 /// A read-write pool on SSDs that can fall silent, in a world where time is short.
 async fn quick(env: &TestEnv, ssds: usize) -> (World, Vec<TestDevice>, Pool<TestEnv>, Volume<TestEnv>) {

@@ -12,7 +12,7 @@ use hotset_cache::{
     STATE_BYTES, Volume, ZeroEffort,
 };
 
-use crate::harness::{TestDevice, TestEnv, run};
+use crate::harness::{PACE, TestDevice, TestEnv, run};
 use crate::world::until;
 
 const MIB: u64 = 1 << 20;
@@ -263,7 +263,7 @@ fn what_is_written_through_is_flushed_now_and_then() {
     const WRITERS: u64 = 8;
     const WRITES: u64 = 250;
     run(async |env| {
-        let env = env.at_pace(200);
+        let env = env.at_pace(PACE);
         let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
         let pool = world.create().await;
         let (backing, volume) = written_through(&world, &pool).await;
@@ -298,7 +298,7 @@ fn what_is_written_through_is_flushed_now_and_then() {
 fn what_could_not_be_written_through_is_cleaned_beside_hosts_that_write_again_and_again() {
     const FAILED: u64 = 1000;
     run(async |env| {
-        let env = env.at_pace(200);
+        let env = env.at_pace(PACE);
         let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
         let pool = world.create().await;
         let (backing, volume) = written_through(&world, &pool).await;

@@ -87,6 +87,10 @@ impl Env for TestEnv {
     }
 }
 
+/// So much faster than real time, with room for a machine that is busy: a moment in which the program does not run counts for
+/// 5 s at most (`STRETCH_MAX`), and an SSD is silent after 10 s.
+pub(crate) const PACE: u32 = 20;
+
 pub(crate) fn run(test: impl AsyncFnOnce(TestEnv)) {
     Executor::new(ExecutorOptions::default()).unwrap().run(async |env| test(TestEnv::of(env)).await);
 }
