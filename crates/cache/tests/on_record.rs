@@ -136,3 +136,21 @@ fn what_a_scrub_found_is_known_after_a_restart() {
         assert_eq!(world.open(Missing::Refuse).await.status().scrub, found);
     });
 }
+
+// proves: P10
+#[test]
+fn a_change_that_was_answered_with_an_error_is_not_so_at_the_next_start() {
+    run(async |env| {
+        let world = World::new(env, &[32 * MIB], 64 * MIB);
+        let pool = world.create(PoolKind::Read).await;
+        let volume = world.attached(&pool).await;
+        let state = world.state().unplug();
+        // One of two members takes it, which is no majority.
+        let refused = volume.rename("other".parse().unwrap()).await.unwrap_err();
+        assert!(refused.to_string().contains("1 of 2"), "{refused}");
+        std::mem::forget((pool, volume));
+        world.state().plug(state);
+        let (pool, volume) = world.reopened(Missing::Refuse).await;
+        assert_eq!(pool.status().volumes, [volume.name()]);
+    });
+}

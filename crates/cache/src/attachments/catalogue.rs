@@ -18,7 +18,12 @@ impl<E: Env> Attachments<E> {
         let mut catalogue = self.catalogue.borrow().clone();
         change(&mut catalogue);
         assert_follows(&self.catalogue.borrow(), &catalogue);
-        self.members.write_record(RecordKind::Catalogue, catalogue.encode()).await?;
+        if let Err(error) = self.members.write_record(RecordKind::Catalogue, catalogue.encode()).await {
+            // A start would believe the member that has it.
+            let before = self.catalogue.borrow().encode();
+            let _ = self.members.write_record(RecordKind::Catalogue, before).await;
+            return Err(error);
+        }
         *self.catalogue.borrow_mut() = catalogue;
         Ok(())
     }
