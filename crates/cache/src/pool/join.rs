@@ -206,7 +206,8 @@ impl<E: Env> Joiner<E> {
         let formats = ssds.iter().map(|ssd| ssd.in_time(self.format_index(ssd)));
         try_join_all(formats).await?;
         self.record_newcomers(&ssds, &superblocks).await?;
-        self.replace_gone(&ssds);
+        // They are in the place of SSDs that are gone.
+        ssds.iter().for_each(|ssd| self.members.forget_one_gone(&ssd.path));
         Ok(())
     }
 
@@ -241,11 +242,6 @@ impl<E: Env> Joiner<E> {
         self.members.record_newcomers(members, &newcomers).await?;
         self.take_in(ssds);
         Ok(())
-    }
-
-    /// These are in the place of SSDs that are gone.
-    fn replace_gone(&self, newcomers: &[Rc<SlotSsd<E>>]) {
-        newcomers.iter().for_each(|ssd| self.members.forget_one_gone(&ssd.path));
     }
 
     fn member_of(&self, ssd: &Ssd<E>) -> Member {

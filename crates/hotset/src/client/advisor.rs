@@ -124,15 +124,11 @@ fn with_setup(client: &Client, arguments: &WhatIfArguments) -> Result<WhatIfArgu
     let mut arguments = arguments.clone();
     arguments.cutoff = arguments.cutoff.or(Some(volume.read_cutoff_bytes.unwrap_or(0)));
     let setup = || client.get::<Advice>(&format!("/volumes/{name}/advisor?window=all")).ok().map(|advice| advice.setup);
-    let mut known = setup();
-    for _ in 0..SETUP_QUESTIONS_MAX {
-        if known.is_some() {
-            break;
-        }
+    let asked_again = || {
         std::thread::sleep(SETUP_INTERVAL);
-        known = setup();
-    }
-    if let Some(setup) = known {
+        setup()
+    };
+    if let Some(setup) = setup().or_else(|| (0..SETUP_QUESTIONS_MAX).find_map(|_| asked_again())) {
         as_watched(&mut arguments, &setup);
     }
     Ok(arguments)

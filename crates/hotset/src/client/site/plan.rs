@@ -338,11 +338,12 @@ impl Planner<'_> {
             );
             self.wrong.push(Mistake::new(wanted.line_of(key), message));
         }
-        if current.state == VolumeState::Offline && (wanted.pool != current.pool) {
+        let moves = wanted.pool != current.pool;
+        if moves && current.state == VolumeState::Offline {
             let message =
                 format!("pool of volume {name}: it is offline, and cannot join or leave a pool: {}", current.reason);
             self.wrong.push(Mistake::new(wanted.line_of("pool"), message));
-        } else if wanted.pool != current.pool {
+        } else if moves {
             if let Some(pool) = &current.pool {
                 self.steps
                     .push((StepOrder::Leave, SiteStep::DisableCache { volume: name.clone(), pool: pool.clone() }));
