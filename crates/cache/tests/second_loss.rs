@@ -2,15 +2,17 @@
 //! restart, until it is written again or accepted as lost.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use hotset_block::{Buf, ByteRange, MemoryDevice, ZeroMode};
+use futures_util::future::join;
+use hotset_block::{Buf, ByteRange, Env, MemoryDevice, ZeroMode};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
 use hotset_cache::{
     DirtyData, Durability, ErrorKind, FenceCause, Health, Missing, Pool, Reattached, Volume, ZeroEffort,
 };
 
-use crate::harness::{TestDevice, TestEnv, run};
-use crate::world::{MIB, World, read, until, write};
+use crate::harness::{Bad, PACE, TestDevice, TestEnv, run};
+use crate::world::{MIB, World, read, records_end, until, write};
 
 /// Nothing is cleaned by itself while a test runs.
 async fn lazy(world: &World) -> Pool<TestEnv> {
@@ -325,5 +327,37 @@ fn an_ssd_that_is_gone_at_any_moment_of_a_start_takes_with_it_at_most_what_it_al
             reads += 1;
         }
         assert!(brought > 0, "what it alone had was brought to the other one at least once");
+    });
+}
+
+// proves: F1, F9
+#[test]
+fn a_start_asks_ssds_again_that_answer_with_errors_for_a_moment() {
+    run(async |env| {
+        let env = env.at_pace(PACE);
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let pool = lazy(&world).await;
+        let volume = world.attached(&pool).await;
+        for page in 0..50 {
+            write(&volume, page, 3).await;
+        }
+        std::mem::forget((pool, volume));
+        let world = world.moved();
+        let ssds = world.named();
+        for ssd in &ssds {
+            ssd.device.become_bad(Bad::FailsToReadFrom(records_end(16 * MIB)));
+        }
+        let devices: Vec<TestDevice> = ssds.iter().map(|ssd| ssd.device.clone()).collect();
+        let opening = Pool::open(env.clone(), ssds, Some(TestDevice::from(world.state())), Missing::Leave);
+        let recovering = async {
+            env.sleep(Duration::from_secs(3)).await;
+            devices.iter().for_each(TestDevice::recover);
+        };
+        let (pool, ()) = join(opening, recovering).await;
+        let (pool, volume) = (pool.unwrap(), world.volume());
+        pool.reattach(&volume).await.unwrap();
+        for page in 0..50 {
+            assert_eq!(read(&volume, page).await, 3, "page {page} was answered, and is gone");
+        }
     });
 }

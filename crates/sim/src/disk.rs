@@ -381,6 +381,9 @@ impl Disk {
                 state.media.land(operation, offset, data);
             }
             state.media.complete(|completed| completed == operation);
+            if durable && refuses.flushes {
+                self.lose_flushable(&mut state);
+            }
             return Err(refuses.error);
         }
         let flush_errors = if durable { state.faults.flush_errors } else { 0 };
@@ -394,11 +397,21 @@ impl Disk {
                 state.media.land(operation, offset, data);
             }
         }
+        if failed && roll >= state.faults.write_errors {
+            self.lose_flushable(&mut state);
+        }
         state.media.complete(|completed| completed == operation);
         if !self.info().volatile_cache || (durable && !failed) {
             state.media.make_durable(|completed| completed == operation);
         }
         if failed { Err(DeviceErrorKind::Media) } else { Ok(()) }
+    }
+
+    /// The flush of a durable write failed, and takes along what was written before.
+    fn lose_flushable(&self, state: &mut State) {
+        self.simulation.note(|| format!("{}: the flush of a durable write fails", self.name));
+        let covered = state.media.flushable();
+        state.media.orphan(|operation| covered.contains(&operation));
     }
 
     fn finish_flush(&self, roll: u64, covered: &[u64]) -> Result<(), DeviceErrorKind> {

@@ -82,15 +82,19 @@ impl<E: Env> DataLoss<E> {
         }
     }
 
+    /// It has the last copy of something. A row of which nobody was told anything yet counts, too: a start would ask for the SSDs that
+    /// its record names.
+    pub(crate) fn is_lost_with(&self, ssd: &Ssd<E>) -> bool {
+        self.state.rows_live().iter().any(|row| is_lost_without(row, ssd.index))
+    }
+
     /// An SSD is about to leave. `Some`: with it goes the last copy of something; [`Self::record_loss`] follows, in the same turn but
     /// for what spares some of it. `Err`: what is lost cannot be put on record, so the SSD must not leave, for nobody would know
     /// afterwards that anything is missing.
     pub(crate) async fn begin_loss(&self, ssd: &Ssd<E>) -> Result<Option<LossBegun>, Error> {
         self.take_away(ssd);
         let no_rows_recorded = self.members.one_change().await;
-        // A row of which nobody was told anything yet counts too: a start would ask for the SSDs that its record names.
-        let loses = self.state.rows_live().iter().any(|row| is_lost_without(row, ssd.index));
-        if !loses {
+        if !self.is_lost_with(ssd) {
             drop(no_rows_recorded);
             // A start would ask for the SSDs of rows that the record names, also where there is nothing in them.
             if self.state.record_names_dropped() {
@@ -124,17 +128,15 @@ impl<E: Env> DataLoss<E> {
         self.rows.record_rows().await
     }
 
-    /// What a host's own write took to the backing device as well is there, although the log said that it is dirty: the pages of the
-    /// run that lost their last copy are clean. True: there were some.
-    pub(crate) fn exempt_written_through(&self, volume: VolumeIndex, run: &LogRun) -> bool {
-        let mut spared = false;
+    /// What a host's own write took to the backing device as well is durable there, although the log said that it is dirty: the pages of the
+    /// run that lost their last copy are clean.
+    pub(crate) fn exempt_written_through(&self, volume: VolumeIndex, run: &LogRun) {
         for (page, place) in run.places().filter(|_| run.lives(&self.state)) {
             let (segment, _) = run.row().locate(place.position());
             if run.row().mirrors(segment).next().is_none() {
-                spared |= self.state.set_clean_at(volume, page, place);
+                self.state.set_clean_at(volume, page, place);
             }
         }
-        spared
     }
 
     async fn flush_ssds(&self) {

@@ -362,14 +362,21 @@ impl<E: Env> Mirrorer<E> {
         Some(whole)
     }
 
-    /// `Some(None)`: no copy of this page is good.
+    /// `Some(None)`: no copy of this page is good. `None`: one may be.
     async fn read_good_page(&self, copy: &WantedCopy, plan: &SegmentPlan, page: u32) -> Option<Option<Buf>> {
+        let mut failed = false;
         for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             match self.read_copy(mirror, page, PAGE_BYTES).await {
                 Ok(bytes) if plan.is_good(page, &bytes) => return Some(Some(bytes)),
-                Ok(_) | Err(Fault::Device(_)) => {}
+                Ok(_) => {}
+                Err(Fault::Device(_)) => failed = true,
                 Err(Fault::Offline) => return None,
             }
+        }
+        let position = copy.segment * copy.row.segment_pages + page;
+        if failed && self.reader.may_be_read_later(&copy.row, position) {
+            self.env.sleep(INTERVAL).await;
+            return None;
         }
         Some(None)
     }

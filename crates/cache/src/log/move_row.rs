@@ -22,7 +22,7 @@ use crate::log::log_segments::LogSegments;
 use crate::log::mirror::Mirrorer;
 use crate::log::overlay::{Content, LivePage, Place};
 use crate::log::queue::Body;
-use crate::log::read_log::LogReader;
+use crate::log::read_log::{LogReader, Unread};
 use crate::log::row::Row;
 use crate::log::rows::RowKeeper;
 use crate::log::run::LogRun;
@@ -292,11 +292,12 @@ impl<E: Env> Mover<E> {
             let from = run.first.place.at(offset, true);
             let is_same = |live: &LivePage| live.dirty && live.place == from;
             for single in self.state.runs(run.first.volume, page..page + 1, is_same) {
-                let buf = self.env.buffers().take(single.bytes());
-                let body = match self.reader.read_run(&single, buf).await {
-                    Some(data) => Body::Move { data, from, version },
-                    None if self.data_loss.is_set_aside(&single.first) => continue,
-                    None => Body::Mark { content: Content::Lost, from, spread: true, version, count: 1 },
+                let body = match self.reader.read_or_give_up(&single).await {
+                    Ok(data) => Body::Move { data, from, version },
+                    // It stays where it is.
+                    Err(Unread::Failing) => continue,
+                    Err(Unread::Lost) if self.data_loss.is_set_aside(&single.first) => continue,
+                    Err(Unread::Lost) => Body::Mark { content: Content::Lost, from, spread: true, version, count: 1 },
                 };
                 self.submit_move(&single, body, moves);
             }

@@ -3,13 +3,15 @@
 
 mod entries;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use hotset_block::{Buf, DeviceError, Env, PAGE_BYTES};
+use hotset_block::{Buf, DeviceError, Env, Instant, PAGE_BYTES};
 
 use crate::attachment_ids::AttachmentIds;
+use crate::config::limits;
 use crate::log::log_segments::LogSegments;
 use crate::log::overlay::Content;
 use crate::log::read_copies::{read_page, read_pages};
@@ -22,6 +24,9 @@ use crate::members::Members;
 use crate::members::ssd::{Fault, Ssd, is_gone};
 use crate::reasons::OutOfUse;
 
+/// So many more pages fail before those of rows that were freed are forgotten.
+const FAILING_LOOK: usize = 1024;
+
 /// Who reads the log.
 pub(crate) struct LogReader<E: Env> {
     env: E,
@@ -31,6 +36,17 @@ pub(crate) struct LogReader<E: Env> {
     segments: Rc<LogSegments<E>>,
     /// Which copy is read first next time.
     copy_order: Cell<CopyOrder>,
+    /// Pages that an SSD answers with errors, by row and position, and since when.
+    failing: RefCell<BTreeMap<(u64, u32), Instant>>,
+}
+
+/// Why no copy brings a page of dirty data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// An SSD answers with errors, which may end: a link is reset, a command is aborted. It is asked again.
+    Failing,
+    /// What the SSDs bring is not what was written, or they have answered with errors for too long.
+    Lost,
 }
 
 impl<E: Env> LogReader<E> {
@@ -42,23 +58,54 @@ impl<E: Env> LogReader<E> {
             state: Rc::clone(&shared.state),
             segments: Rc::clone(segments),
             copy_order: Cell::default(),
+            failing: RefCell::default(),
         }
     }
 
     /// Fills `buf` with the pages of a run; `None` if no copy brings them.
-    pub(crate) async fn read_run(&self, run: &LogRun, mut buf: Buf) -> Option<Buf> {
+    pub(crate) async fn read_run(&self, run: &LogRun, buf: Buf) -> Option<Buf> {
+        match self.read_copies(run, buf).await {
+            Ok(bytes) => Some(bytes),
+            Err(_) if run.checksums.len() > 1 => read_pages(self.members.to_read(), run).await,
+            Err(_) => None,
+        }
+    }
+
+    /// A single page, as [`Self::read_run`], for who gives up what cannot be read.
+    pub(crate) async fn read_or_give_up(&self, single: &LogRun) -> Result<Buf, Unread> {
+        assert_eq!(single.bytes(), PAGE_BYTES, "pages {:?} of the log are given up one by one", single.pages);
+        let place = single.first.place;
+        let read = self.read_copies(single, self.env.buffers().take(PAGE_BYTES)).await;
+        read.map_err(|unread| match unread {
+            Unread::Failing if self.may_be_read_later(single.row(), place.position()) => Unread::Failing,
+            Unread::Failing | Unread::Lost => Unread::Lost,
+        })
+    }
+
+    /// A read of this page failed. True: for no longer than an SSD may be silent until it is taken for gone.
+    pub(super) fn may_be_read_later(&self, row: &Row, position: u32) -> bool {
+        let mut failing = self.failing.borrow_mut();
+        let now = self.env.now();
+        let since = *failing.entry((row.number, position)).or_insert(now);
+        if failing.len().is_multiple_of(FAILING_LOOK) {
+            failing.retain(|(number, _), _| self.state.numbers.is_live(*number));
+        }
+        now.since(since) < limits::SSD_GONE_TIMEOUT
+    }
+
+    async fn read_copies(&self, run: &LogRun, mut buf: Buf) -> Result<Buf, Unread> {
         assert_eq!(buf.len(), run.bytes(), "pages {:?} of the log are read to room of another size", run.pages);
         match run.first.content {
             Content::Zeroes => {
                 buf.fill(0);
-                return Some(buf);
+                return Ok(buf);
             }
-            Content::Lost | Content::Unavailable { .. } => return None,
+            Content::Lost | Content::Unavailable { .. } => return Err(Unread::Lost),
             Content::Data { .. } => {}
         }
         let row = run.row();
         let (segment, page) = row.locate(run.first.place.position());
-        let mut bad = Vec::new();
+        let (mut bad, mut unread) = (Vec::new(), Unread::Lost);
         for (index, mirror) in self.copies_in_turn(row, segment) {
             let ssd = self.members.ssd(index);
             let offset = self.segments.log_offset(mirror, page);
@@ -66,14 +113,17 @@ impl<E: Env> LogReader<E> {
             let error = match ssd.read(offset, buf).await {
                 Ok(bytes) if matches(&bytes, &run.checksums) => {
                     self.repair(run.row(), &bad, &bytes, page).await;
-                    return Some(bytes);
+                    return Ok(bytes);
                 }
                 Ok(_) => None,
                 Err(Fault::Offline) => {
                     buf = self.env.buffers().take(length);
                     continue;
                 }
-                Err(Fault::Device(error)) => Some(error),
+                Err(Fault::Device(error)) => {
+                    unread = Unread::Failing;
+                    Some(error)
+                }
             };
             // A copy that was set aside may lack what was written when its SSD left.
             if error.is_some() || !row.is_aside() {
@@ -83,7 +133,7 @@ impl<E: Env> LogReader<E> {
             bad.push(mirror);
             buf = self.env.buffers().take(length);
         }
-        if run.checksums.len() > 1 { read_pages(self.members.to_read(), run).await } else { None }
+        Err(unread)
     }
 
     /// The copies of a segment, by turns one or the other first.

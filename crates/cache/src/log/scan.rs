@@ -3,11 +3,11 @@
 //!
 //! A start has one, and so has who looks at a pool's SSDs without a daemon.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_util::future::try_join_all;
-use hotset_block::{Env, PAGE_BYTES, RealInstant};
+use hotset_block::{Env, Instant, PAGE_BYTES, RealInstant};
 
 use crate::address::at;
 use crate::config::{PAGE, PoolName};
@@ -47,6 +47,8 @@ pub(crate) struct LogScan<'a, E: Env> {
     pub(super) segment_pages: u32,
     pub(super) now: RealInstant,
     pub(super) found: RefCell<Scanned>,
+    /// Since when SSDs answer with errors.
+    pub(super) failing_since: Cell<Option<Instant>>,
 }
 
 /// What a scan found beside what the log holds.
@@ -104,7 +106,16 @@ impl<'a, E: Env> LogScan<'a, E> {
         // Of all SSDs of a pool alike.
         let segment_bytes = ssds.iter().next().map_or(PAGE, |ssd| ssd.layout().segment_bytes);
         let segment_pages = u32::try_from(segment_bytes / PAGE).expect("a segment has fewer than 2^32 pages");
-        Self { ssds, log, pool, missing_part, segment_pages, now, found: RefCell::default() }
+        Self {
+            ssds,
+            log,
+            pool,
+            missing_part,
+            segment_pages,
+            now,
+            found: RefCell::default(),
+            failing_since: Cell::default(),
+        }
     }
 
     /// Finds what the log holds; `flushed`: what another member saw.

@@ -1,5 +1,7 @@
 //! One copy of a batch is read, and believed if it is whole.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
@@ -13,9 +15,14 @@ use crate::log::row::Row;
 use crate::log::scan::LogScan;
 use crate::log::segment_copy::Mirror;
 use crate::log::window::Window;
+use crate::members::ssd::{Fault, is_gone};
 
 /// Pages of a copy that are read at a time.
 const READ_PAGES: u32 = 64;
+/// How long a scan asks SSDs again that answer with errors, from the first one on: a link that is reset is up by then.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two such questions.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl<E: Env> LogScan<'_, E> {
     /// One copy of the batch at this page, if it is whole: its header and every page. One of another stream is an error: it is no end
@@ -84,7 +91,7 @@ impl<E: Env> LogScan<'_, E> {
                 continue;
             }
             // One page cannot be read, perhaps: no batch is believed with zeroes in its place.
-            let pages = (from..from + count).map(|page| self.read_copy(mirror, page, PAGE_BYTES));
+            let pages = (from..from + count).map(|page| self.read_page_patiently(mirror, page));
             let pages = join_all(pages).await;
             window.failed = pages.iter().all(Option::is_none);
             for page in pages {
@@ -94,11 +101,34 @@ impl<E: Env> LogScan<'_, E> {
         Some(())
     }
 
+    /// What an SSD answers with errors for a moment is no end of the chain: it is asked again, for [`PATIENCE`] in a whole scan.
+    async fn read_page_patiently(&self, mirror: Mirror, page: u32) -> Option<Buf> {
+        loop {
+            match self.ask_for_copy(mirror, page, PAGE_BYTES).await? {
+                Ok(bytes) => return Some(bytes),
+                Err(Fault::Device(error)) if !is_gone(&error) => {}
+                Err(Fault::Device(_) | Fault::Offline) => return None,
+            }
+            let env = self.ssds.get(mirror.present()?.ssd).env();
+            let since = self.failing_since.get().unwrap_or(env.now());
+            self.failing_since.set(Some(since));
+            if env.now().since(since) >= PATIENCE {
+                return None;
+            }
+            env.sleep(ASK_AGAIN).await;
+        }
+    }
+
     /// Reads a copy of a segment from this page on; `None` if it is not there, or cannot be read.
     pub(super) async fn read_copy(&self, mirror: Mirror, page: u32, bytes: usize) -> Option<Buf> {
+        self.ask_for_copy(mirror, page, bytes).await?.ok()
+    }
+
+    /// `None`: it is not there.
+    async fn ask_for_copy(&self, mirror: Mirror, page: u32, bytes: usize) -> Option<Result<Buf, Fault>> {
         let copy = mirror.present()?;
         let ssd = self.ssds.get(copy.ssd);
-        ssd.read(ssd.layout().segment_offset(copy.segment) + u64::from(page) * PAGE, bytes).await.ok()
+        Some(ssd.read(ssd.layout().segment_offset(copy.segment) + u64::from(page) * PAGE, bytes).await)
     }
 }
 

@@ -25,6 +25,10 @@ impl<'a, E: Env> ReadSsd<'a, E> {
         self.0.read(offset, self.0.env.buffers().take(bytes)).await
     }
 
+    pub(crate) fn env(self) -> &'a E {
+        &self.0.env
+    }
+
     pub(crate) fn index(self) -> SsdIndex {
         self.0.index
     }

@@ -264,6 +264,9 @@ impl<E: Env> Ssd<E> {
         let device = self.device_to_change()?;
         self.assert_place(purpose, offset, &buf);
         let written = self.watched(pin!(device.write_durable(offset, buf))).await?;
+        if written.1.as_ref().is_err_and(may_be_of_the_flush) {
+            self.refused_flush.set(true);
+        }
         self.has_written(written)
     }
 
@@ -286,8 +289,12 @@ impl<E: Env> Ssd<E> {
                 return Err(Fault::Offline);
             }
             let flushed = self.watched(pin!(device.flush())).await?;
-            self.refused_flush.set(flushed.is_err());
-            flushed.map_err(Fault::Device)
+            if flushed.is_err() {
+                self.refused_flush.set(true);
+            }
+            flushed.map_err(Fault::Device)?;
+            // A durable write that failed meanwhile may have taken along what this one was to make durable.
+            if self.refused_flush.get() { Err(Fault::Offline) } else { Ok(()) }
         };
         cover(&self.flusher, mark, flush).await
     }
@@ -452,6 +459,14 @@ pub(crate) fn is_gone(error: &DeviceError) -> bool {
         DeviceErrorKind::Media | DeviceErrorKind::Full | DeviceErrorKind::ReadOnly | DeviceErrorKind::Unsupported => {
             false
         }
+    }
+}
+
+/// A durable write that failed like this may have been written, and not flushed: then what was written before it may be lost, too.
+fn may_be_of_the_flush(error: &DeviceError) -> bool {
+    match error.kind {
+        DeviceErrorKind::Full | DeviceErrorKind::ReadOnly | DeviceErrorKind::Unsupported => false,
+        DeviceErrorKind::Media | DeviceErrorKind::Gone | DeviceErrorKind::OutOfRange | DeviceErrorKind::Busy => true,
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::rc::{Rc, Weak};
 
+use futures_util::future::join_all;
 use hotset_block::Env;
 
 use crate::config::limits;
@@ -103,19 +104,34 @@ impl<E: Env> PoolInner<E> {
     /// What only this SSD holds is lost with it, and that is put on record, before it leaves.
     async fn account_for_loss(self: &Rc<Self>, ssd: &Ssd<E>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
+        if log.data_loss().is_lost_with(ssd) {
+            self.flush_written_through().await;
+        }
         let Some(begun) = log.data_loss().begin_loss(ssd).await? else { return Ok(()) };
         self.exempt_written_through(log);
         log.data_loss().record_loss(begun).await
     }
 
-    /// What hosts' own writes took to their backing device as well is there, although the log said that it is dirty: those that
-    /// were told of it are told the truth. From here on hosts' flushes make it durable there.
+    /// What hosts' own writes took to their backing devices as well need not be lost, once it is durable there. A device that does not
+    /// answer is not waited for: what it may not have goes on the list.
+    async fn flush_written_through(self: &Rc<Self>) {
+        let flushes = self.volumes.all().into_iter().map(async |(index, volume)| {
+            let attached = volume.attached_at(&self.rooms, index);
+            if attached.is_some_and(|attached| attached.has_written_out()) {
+                // It fails, or takes too long: then it covers nothing.
+                let _ = within(&self.env, limits::SSD_TIMEOUT, volume.backing.flush()).await;
+            }
+        });
+        join_all(flushes).await;
+    }
+
+    /// What hosts' own writes took to their backing device as well, and a flush made durable there, is clean, although the log said that
+    /// it is dirty.
     fn exempt_written_through(self: &Rc<Self>, log: &Log<E>) {
         for (index, volume) in self.volumes.all() {
             let Some(attached) = volume.attached_at(&self.rooms, index) else { continue };
-            if attached.any_written_out(|run| log.data_loss().exempt_written_through(index, run)) {
-                volume.backing.count_as_around();
-            }
+            let flusher = &volume.backing.flusher;
+            attached.written_out_durably(flusher, |run| log.data_loss().exempt_written_through(index, run));
         }
     }
 }

@@ -59,7 +59,6 @@ pub(crate) struct Backing<E: Env> {
     clean_ended: Event,
     /// The writes up to the last one that a host was told of as written here.
     around: Cell<Mark>,
-    taken_from_log: Cell<u64>,
     /// Who reads where fills may take most of the device's time.
     turns: RefCell<Turns>,
     hosts_turn: Event,
@@ -281,7 +280,6 @@ impl<E: Env> Backing<E> {
             doubtful: Cell::default(),
             reported: Cell::default(),
             around: Cell::new(flusher.mark()),
-            taken_from_log: Cell::new(0),
             clean_cost: Cell::new(0),
             clean_ended: Event::new(),
             flusher,
@@ -686,20 +684,10 @@ impl<E: Env> Backing<E> {
         Some(extents)
     }
 
-    /// Makes durable what hosts were told of as written here, and nothing else if that is durable already.
+    /// Makes durable what hosts were told of as written here, and nothing else if that is durable already: a device that could not
+    /// flush what the log still has breaks no promise.
     pub(crate) async fn flush_around(&self) -> Result<(), Error> {
-        if self.flusher.covers(self.around.get()) { self.check_latch() } else { self.flush().await }
-    }
-
-    /// How often [`Self::count_as_around`] was called.
-    pub(crate) fn taken_from_log(&self) -> u64 {
-        self.taken_from_log.get()
-    }
-
-    /// What was written until now is nowhere else.
-    pub(crate) fn count_as_around(&self) {
-        self.taken_from_log.set(self.taken_from_log.get() + 1);
-        self.around.set(self.flusher.mark());
+        if self.flusher.covers(self.around.get()) { Ok(()) } else { self.flush().await }
     }
 
     pub(crate) async fn discard(&self, range: ByteRange) -> Result<(), Error> {

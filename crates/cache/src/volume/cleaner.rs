@@ -14,6 +14,7 @@ use crate::config::{PAGE, WriteMode};
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
 use crate::log::overlay::{Content, LivePage, PAGES_MAX};
+use crate::log::read_log::Unread;
 use crate::log::run::LogRun;
 use crate::members::flusher::Mark;
 use crate::members::io::add;
@@ -233,34 +234,34 @@ impl<E: Env> LoggedVolume<'_, E> {
 
     /// What of a run no copy brings is lost from now on: it answers errors until it is written again, or an SSD with a copy is
     /// back, and holds up nothing else. The mover makes that durable, or the list (`log/data_loss/set_aside.rs`). `Ok`: nothing is lost, it is only elsewhere by now.
+    /// What an SSD may bring the next time is not lost yet.
     async fn lose_unreadable(self, run: &LogRun) -> Result<(), Error> {
         let Self { log, .. } = self;
         if let Some(error) = self.pool().life.fence() {
             // Nobody knows what SSDs hold that are not asked any more.
             return Err(error.clone());
         }
-        let mut lost = 0;
+        let mut unread_bytes = 0;
         for page in run.pages.clone() {
             for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
-                let buf = self.pool().env.buffers().take(single.bytes());
-                if log.reader().read_run(&single, buf).await.is_some() {
-                    continue;
-                }
+                let Err(unread) = log.reader().read_or_give_up(&single).await else { continue };
                 let now = log.live(run.first.volume, page);
                 if self.is_written_out(&single) {
                     // A host's own write took it there meanwhile, and was answered.
                     continue;
                 }
                 if now == Some(single.first) {
-                    log.data_loss().lose_page(&single.first);
-                    lost += PAGE;
+                    if unread == Unread::Lost {
+                        log.data_loss().lose_page(&single.first);
+                    }
+                    unread_bytes += PAGE;
                 } else if now.is_some_and(|live| live.is_lost()) {
                     // Both SSDs left meanwhile.
-                    lost += PAGE;
+                    unread_bytes += PAGE;
                 }
             }
         }
-        if lost == 0 { Ok(()) } else { Err(unreadable(lost)) }
+        if unread_bytes == 0 { Ok(()) } else { Err(unreadable(unread_bytes)) }
     }
 
     /// The backing device has what the log has of a single page.

@@ -16,7 +16,7 @@ use crate::log::Log;
 use crate::log::overlay::{OverlayCounts, Place};
 use crate::log::run::LogRun;
 use crate::members::Members;
-use crate::members::flusher::Mark;
+use crate::members::flusher::{Flusher, Mark};
 use crate::members::io::add;
 use crate::members::pool_life::PoolLife;
 use crate::reasons::VolumeFence;
@@ -62,9 +62,9 @@ impl<E: Env> Attached<E> {
         Self { pool: Rc::clone(pool), index, settled_pages, written_out, writing_out }
     }
 
-    /// Whether `is_so` holds of some run that was written out and may still be dirty; asked of each of them.
-    pub(crate) fn any_written_out(&self, is_so: impl Fn(&LogRun) -> bool) -> bool {
-        self.written_out.borrow().iter().fold(false, |any, (_, run)| is_so(run) | any)
+    /// Hands on each run that was written out, is durable on the backing device, and may still be dirty.
+    pub(crate) fn written_out_durably(&self, flusher: &Flusher, each: impl Fn(&LogRun)) {
+        self.written_out.borrow().iter().filter(|(mark, _)| flusher.covers(*mark)).for_each(|(_, run)| each(run));
     }
 
     /// The cleaner writes again what is too much to remember.
@@ -80,7 +80,7 @@ impl<E: Env> Attached<E> {
     }
 
     /// Something waits for a flush.
-    pub(super) fn has_written_out(&self) -> bool {
+    pub(crate) fn has_written_out(&self) -> bool {
         !self.written_out.borrow().is_empty()
     }
 

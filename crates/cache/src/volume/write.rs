@@ -171,19 +171,8 @@ impl<E: Env> VolumeInner<E> {
         let log = attached.as_ref().and_then(|attached| attached.pool.log.as_ref());
         let Some(log) = log else { return self.backing.flush().await };
         log.flush_habit().flushed();
-        let before = self.backing.taken_from_log();
         let (in_log, around) = join(log.data_loss().flush_for_host(), self.backing.flush_around()).await;
-        in_log.and(around)?;
-        self.flush_what_left_the_log(before).await
-    }
-
-    /// With an SSD that left while the log was flushed, the log may have lost what had been written to the backing device: that is there
-    /// alone then (`count_as_around`).
-    async fn flush_what_left_the_log(&self, before: u64) -> Result<(), Error> {
-        if self.backing.taken_from_log() == before {
-            return Ok(());
-        }
-        self.backing.flush_around().await
+        in_log.and(around)
     }
 
     /// The lock on the pages that `range` touches, for a request that changes all of `place`: behind those that came before it and wait
@@ -253,7 +242,6 @@ impl<E: Env> LoggedVolume<'_, E> {
         let pages = pages_of(range);
         let data =
             if range.is_aligned_to(PAGE) { buf } else { self.volume.whole_pages(self.attached, range, buf).await? };
-        let taken_from_log = self.volume.backing.taken_from_log();
         if durability == Durability::Durable {
             self.log.flush_habit().ask();
         }
@@ -265,13 +253,8 @@ impl<E: Env> LoggedVolume<'_, E> {
             Box::pin(self.write_out(&pages)).await?;
         }
         if durability == Durability::Durable {
-            Box::pin(self.flush_logged(taken_from_log)).await?;
+            Box::pin(self.log.data_loss().flush_for_host()).await?;
         }
         Ok(())
-    }
-
-    async fn flush_logged(self, taken_from_log: u64) -> Result<(), Error> {
-        self.log.data_loss().flush_for_host().await?;
-        self.volume.flush_what_left_the_log(taken_from_log).await
     }
 }

@@ -176,6 +176,8 @@ pub(crate) enum Bad {
     HangsAt(u64),
     FailsAt(u64),
     FailsToReadAt(u64),
+    /// Every read from here on.
+    FailsToReadFrom(u64),
 }
 
 impl From<MemoryDevice> for TestDevice {
@@ -325,7 +327,13 @@ impl TestDevice {
         while hangs() {
             self.ways.changed.wait().await;
         }
-        if is_bad(Bad::FailsAt(offset)) || operation == Operation::Read && is_bad(Bad::FailsToReadAt(offset)) {
+        let fails_to_read = |bad: &Bad| match bad {
+            Bad::FailsToReadAt(place) => *place == offset,
+            Bad::FailsToReadFrom(first) => *first <= offset,
+            Bad::HangsToWrite | Bad::HangsToRead | Bad::HangsAt(_) | Bad::FailsAt(_) => false,
+        };
+        let is_unread = operation == Operation::Read && self.ways.bad.borrow().iter().any(fails_to_read);
+        if is_bad(Bad::FailsAt(offset)) || is_unread {
             return failure;
         }
         if self.takes_a_turn {

@@ -14,7 +14,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 
 /// Where the records of an SSD end, and its first segment begins (docs/FORMAT.md): after 128 KiB, two areas of each kind, of which that
 /// of the catalogue is a 256th of the SSD.
-fn records_end(ssd_bytes: u64) -> u64 {
+pub(crate) fn records_end(ssd_bytes: u64) -> u64 {
     let catalogue = (ssd_bytes / 256).max(128 << 10).next_multiple_of(4096);
     (128 << 10) + 2 * ((52 << 10) + (12 << 10) + (128 << 10) + catalogue)
 }

@@ -3,15 +3,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::device::SimDevice;
-use crate::disk::{Disk, Refuses, Speed};
+use crate::disk::{Disk, Faults, Refuses, Speed};
 use crate::executor::{SimEnv, Simulation};
 use crate::model::Ending;
-use crate::tests::stage::{at_every_write, run_for_writes};
-use futures_util::future::join_all;
+use crate::tests::stage::{at_every_write, hang, run_for_writes};
+use futures_util::future::{Either, join_all, select};
 use hotset_block::{ByteRange, DeviceErrorKind, Env};
 use hotset_cache::config::{
     BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode,
@@ -179,6 +180,26 @@ impl Scene {
         written
     }
 
+    async fn write_volatile(&self, page: u64) -> Result<(), Error> {
+        let place = usize::try_from(page).unwrap();
+        self.pages.borrow_mut()[place].begun += 1;
+        let mut buf = self.env().buffers().take(4096);
+        buf.fill(self.pages.borrow()[place].begun);
+        self.volume().write(page * PAGE, buf, Durability::Volatile).await
+    }
+
+    async fn write_all_volatile(&self) {
+        for page in 0..PAGES {
+            self.write_volatile(page).await.unwrap();
+        }
+    }
+
+    /// A host flushes: all that was written is durable.
+    async fn flush(&self) {
+        self.volume().flush().await.unwrap();
+        self.pages.borrow_mut().iter_mut().for_each(|expected| expected.durable = expected.begun);
+    }
+
     /// Two SSDs go, and hosts go on.
     async fn lose_two(self) {
         self.ssds[0].vanish();
@@ -304,15 +325,76 @@ impl Scene {
     }
 
     async fn write_volatile_and_lose_two(self) {
-        for page in 0..PAGES {
-            let place = usize::try_from(page).unwrap();
-            let fill = self.pages.borrow()[place].begun + 1;
-            self.pages.borrow_mut()[place].begun = fill;
-            let mut buf = self.env().buffers().take(4096);
-            buf.fill(fill);
-            self.volume().write(page * PAGE, buf, Durability::Volatile).await.unwrap();
-        }
+        self.write_all_volatile().await;
         self.lose_two().await;
+    }
+
+    /// Hosts' writes go through the log to the backing device, and a flush leaves them in its cache.
+    async fn write_through(self) {
+        let volume = self.volume();
+        volume.set(VolumeSettings { write_mode: WriteMode::WriteThrough, ..volume.settings() }).await.unwrap();
+        self.write_all_volatile().await;
+        self.flush().await;
+    }
+
+    /// The SSDs vanish, or refuse, and nothing else happens for so long.
+    async fn lose_all(self, refuses: Option<Refuses>, lasts: Duration) {
+        match refuses {
+            None => self.ssds.iter().for_each(|disk| disk.vanish()),
+            Some(refuses) => self.ssds.iter().for_each(|disk| disk.refuse(Some(refuses))),
+        }
+        // It is what finds out.
+        let (scene, env) = (self.clone(), self.env());
+        select(pin!(scene.write_volatile(0)), pin!(env.sleep(lasts))).await;
+        env.sleep(lasts).await;
+    }
+
+    /// The SSDs that are left answer reads with errors for a while, while what is dirty is to be cleaned.
+    async fn fail_reads(self) {
+        let failing = Faults { read_errors: 1000, ..Faults::default() };
+        self.ssds.iter().for_each(|disk| disk.set_faults(failing));
+        self.env().sleep(Duration::from_secs(60)).await;
+        self.ssds.iter().for_each(|disk| disk.set_faults(Faults::default()));
+        assert_eq!(self.volume().status().lost_bytes, 0);
+        // What is asked again is asked a second later.
+        self.env().sleep(Duration::from_secs(3)).await;
+        assert!(self.read_all().await.iter().all(Option::is_some), "an SSD with a copy is there");
+        self.drain().await;
+        assert_eq!(self.volume().status().dirty_bytes, 0);
+    }
+
+    /// The flush of a durable write fails on all SSDs, which takes along what was written before it; the next flush would go well. The
+    /// backing device hangs meanwhile.
+    async fn fail_durable_write(self) {
+        self.write_all_volatile().await;
+        hang(&self.backing);
+        let failing = Faults { flush_errors: 1000, ..Faults::default() };
+        self.ssds.iter().for_each(|disk| disk.set_faults(failing));
+        let answered: Vec<Expected> = self.pages.borrow().clone();
+        let (scene, env) = (self.clone(), self.env());
+        env.spawn(async move { drop(scene.write(0).await) });
+        while self.ssds.iter().any(|disk| disk.failed_operations() == 0) {
+            env.sleep(Duration::from_micros(10)).await;
+        }
+        self.ssds.iter().for_each(|disk| disk.set_faults(Faults::default()));
+        // Whatever it answers is true, and it need not answer.
+        let volume = self.volume();
+        let is_flushed = match select(pin!(volume.flush()), pin!(env.sleep(Duration::from_secs(5)))).await {
+            Either::Left((flushed, _)) => flushed.is_ok(),
+            Either::Right(_) => false,
+        };
+        if is_flushed {
+            let mut pages = self.pages.borrow_mut();
+            pages.iter_mut().zip(answered).for_each(|(page, answered)| page.durable = page.durable.max(answered.begun));
+        }
+    }
+
+    /// The backing device fails to flush what is cleaned: all of that is on the SSDs still.
+    async fn fail_cleaning(self) {
+        self.backing.set_faults(Faults { flush_errors: 1000, ..Faults::default() });
+        self.drain().await;
+        self.write_all_volatile().await;
+        self.flush().await;
     }
 
     /// No SSD takes writes any more, and some take no flushes; hosts go on, and notice nothing.
@@ -332,19 +414,10 @@ impl Scene {
 
     /// Hosts write what nobody flushed yet; then SSDs refuse to, and what a host flushes is durable all the same.
     async fn refuse_to_flush(self) {
-        for page in 0..PAGES {
-            let place = usize::try_from(page).unwrap();
-            self.pages.borrow_mut()[place].begun += 1;
-            let mut buf = self.env().buffers().take(4096);
-            buf.fill(self.pages.borrow()[place].begun);
-            self.volume().write(page * PAGE, buf, Durability::Volatile).await.unwrap();
-        }
+        self.write_all_volatile().await;
         let refuses = Refuses { error: DeviceErrorKind::Media, flushes: true, lands: false };
         self.ssds.iter().for_each(|disk| disk.refuse(Some(refuses)));
-        self.volume().flush().await.unwrap();
-        for expected in self.pages.borrow_mut().iter_mut() {
-            expected.durable = expected.begun;
-        }
+        self.flush().await;
     }
 
     /// The SSDs take writes again, at a start or by themselves.
@@ -599,6 +672,65 @@ fn lose_what_was_not_flushed() {
 #[test]
 fn what_an_ssd_lost_when_it_went_does_not_come_back_as_something_else() {
     lose_what_was_not_flushed();
+}
+
+// proves: F5, F7
+#[test]
+fn what_was_written_through_and_flushed_is_no_older_after_the_ssds_and_the_power_went() {
+    let full = Refuses { error: DeviceErrorKind::Full, flushes: false, lands: false };
+    for (step, refuses) in (0..200).flat_map(|step| [(step, None), (step, Some(full))]) {
+        let scene = Stage::new(step % 7, 2);
+        scene.backing.forgetful.set(true);
+        scene.run(scene.clone().prepare(600), None);
+        scene.run(scene.clone().write_through(), None);
+        scene.run(scene.clone().lose_all(refuses, Duration::from_micros(step * 100)), None);
+        scene.crash(Ending::PowerCut);
+        scene.ssds.iter().for_each(|disk| disk.refuse(None));
+        scene.run(scene.clone().start_again(), None);
+    }
+}
+
+// proves: F5, F9
+#[test]
+fn reads_that_fail_for_a_while_lose_nothing() {
+    for (seed, is_degraded) in (0..20).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let scene = Stage::new(seed, 2);
+        scene.run(scene.clone().prepare(1), None);
+        if is_degraded {
+            scene.ssds[1].vanish();
+        }
+        scene.run(scene.clone().fail_reads(), None);
+        scene.crash(Ending::PowerCut);
+        scene.run(scene.clone().start_again(), None);
+    }
+}
+
+// proves: F5, F7
+#[test]
+fn a_flush_after_a_durable_write_that_failed_promises_no_more_than_is_there() {
+    for seed in 0..60 {
+        let scene = Stage::new(seed, 2);
+        scene.ssds.iter().for_each(|disk| disk.forgetful.set(true));
+        scene.run(scene.clone().prepare(600), None);
+        scene.run(scene.clone().fail_durable_write(), None);
+        scene.crash(Ending::PowerCut);
+        scene.backing.set_faults(Faults::default());
+        // What is nowhere any more may be unavailable, and nothing is older.
+        scene.run(scene.clone().start_again(), None);
+    }
+}
+
+// proves: F6
+#[test]
+fn a_host_may_flush_although_the_backing_device_cannot() {
+    for seed in 0..20 {
+        let scene = Stage::new(seed, 2);
+        scene.run(scene.clone().prepare(600), None);
+        scene.run(scene.clone().fail_cleaning(), None);
+        scene.crash(Ending::PowerCut);
+        scene.backing.set_faults(Faults::default());
+        scene.run(scene.clone().start_with_all(), None);
+    }
 }
 
 /// Two SSDs go while many batches are on their way, and the daemon dies later.
