@@ -2,10 +2,17 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+
+use crate::running::Running;
+
+/// What is asked what it prints takes less.
+const OUTPUT_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
@@ -28,35 +35,55 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 
 /// Runs to the end; an exit code other than 0 is an error that names the command.
 pub(crate) fn succeed(mut command: Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {}", spelling(&command)))?;
+    let status = Running::start(&mut command)?.wait()?;
+    must_succeed(&command, status)
+}
+
+/// As [`succeed`], in a run that is interrupted too: it takes away what the run has set up. No key ends it.
+pub(crate) fn clean_up(mut command: Command) -> Result<()> {
+    let status = command.process_group(0).status().with_context(|| format!("cannot start {}", spelling(&command)))?;
+    must_succeed(&command, status)
+}
+
+fn must_succeed(command: &Command, status: ExitStatus) -> Result<()> {
     if !status.success() {
-        bail!("{} failed ({status})", spelling(&command));
+        bail!("{} failed ({status})", spelling(command));
     }
     Ok(())
 }
 
 /// Runs to the end, hands each line of standard output to `line` after printing it; says whether it succeeded.
 pub(crate) fn watch(mut command: Command, mut line: impl FnMut(&str)) -> Result<bool> {
-    let mut child =
-        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {}", spelling(&command)))?;
-    let output = child.stdout.take().expect("standard output was asked for as a pipe");
-    for bytes in BufReader::new(output).split(b'\n') {
+    let mut running = Running::start(command.stdout(Stdio::piped()))?;
+    for bytes in BufReader::new(running.output()).split(b'\n') {
         let bytes = bytes.context("cannot read what the command prints")?;
         let text = String::from_utf8_lossy(&bytes);
         println!("{text}");
         line(&text);
     }
-    Ok(child.wait()?.success())
+    Ok(running.wait()?.success())
 }
 
-/// What a command prints; an exit code other than 0 is an error.
-pub(crate) fn output_of(mut command: Command) -> Result<String> {
-    let output =
-        command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {}", spelling(&command)))?;
-    if !output.status.success() {
-        bail!("{} failed ({})", spelling(&command), output.status);
-    }
-    String::from_utf8(output.stdout).with_context(|| format!("{} printed something else than text", spelling(&command)))
+/// What a command prints; an exit code other than 0 is an error, and so is a command that takes an hour.
+pub(crate) fn output_of(command: Command) -> Result<String> {
+    output_within(command, OUTPUT_LIMIT)
+}
+
+/// What a command prints within this time; an exit code other than 0 is an error.
+pub(crate) fn output_within(mut command: Command, limit: Duration) -> Result<String> {
+    let (status, text) = printed_within(&mut command, limit)?;
+    must_succeed(&command, status)?;
+    Ok(text)
+}
+
+/// What a command prints within this time, and how it ended.
+pub(crate) fn printed_within(command: &mut Command, limit: Duration) -> Result<(ExitStatus, String)> {
+    let deadline = Instant::now() + limit;
+    let mut running = Running::start(command.stdout(Stdio::piped()))?;
+    let printed = running.lines_until(deadline).collect::<Result<Vec<_>>>()?.concat();
+    let status = running.wait_until(deadline)?;
+    let text = String::from_utf8(printed);
+    Ok((status, text.with_context(|| format!("{} printed something else than text", spelling(command)))?))
 }
 
 /// What runs while something else does, and is waited for later.
@@ -134,9 +161,14 @@ fn list_files(words: &[&str]) -> Result<String> {
     output_of(command("git", &words)).context("the list of files comes from git")
 }
 
-fn spelling(command: &Command) -> String {
+pub(crate) fn spelling(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+/// What this process was started with, as it is typed.
+pub(crate) fn command_line() -> String {
+    std::iter::once("cargo x".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
 }
 
 /// `cargo metadata` of the workspace, dependencies' own metadata left out.
@@ -150,4 +182,24 @@ pub(crate) fn target_dir() -> Result<PathBuf> {
     let metadata = metadata()?;
     let path = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
     Ok(PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn what_is_printed_counts_if_the_command_succeeds_in_time() {
+        let shell = |script: &str| command("sh", &["-c", script]);
+        assert_eq!(output_within(shell("echo a; printf b"), LIMIT).expect("it succeeds"), "a\nb");
+        let error = |script: &str, limit| output_within(shell(script), limit).expect_err("it fails").to_string();
+        assert!(error("echo a; exit 3", LIMIT).contains("exit status: 3"));
+        assert!(error("printf '\\377'", LIMIT).contains("something else than text"));
+        assert!(error("exec sleep 600", Duration::from_millis(50)).contains("deadline"));
+        assert!(error("exec >&-; exec sleep 600", Duration::from_millis(50)).contains("deadline"), "it prints no more");
+        let (status, text) = printed_within(&mut shell("echo a; exit 3"), LIMIT).expect("it ends");
+        assert_eq!((status.code(), text.as_str()), (Some(3), "a\n"));
+    }
 }

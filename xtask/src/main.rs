@@ -9,6 +9,7 @@ mod fuzz;
 mod over_minutes;
 mod package;
 mod python;
+mod running;
 mod sim;
 mod soak;
 mod tally;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,13 +10,15 @@ use clap::Args;
 use plotters::prelude::{BLUE, RGBColor};
 use serde_json::Value;
 
-use crate::bench::{commit, date, machine};
-use crate::command::{cargo, root, succeed, target_dir, watch};
+use crate::bench::{build, date, machine};
+use crate::command::{cargo, command_line, root, succeed, target_dir, watch};
 use crate::over_minutes::{self, Plot};
 
 /// The test that is the run.
 const TEST: &str =
     "soak::a_life_of_random_administration_faults_pauses_kills_and_upgrades_costs_no_host_an_error_or_a_byte";
+/// Left by the test in the folder of the run.
+const RECORD: &str = "record.json";
 /// A shorter run is no proof of anything that `docs/` should tell.
 const TOLD_SECONDS: u64 = 600;
 const RULE: &str = "The rule: a straight line through the samples after the first tenth rises, from there to the end, by no more than a \
@@ -51,16 +54,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let target = target_dir()?;
     let folder = target.join("soak");
-    let build = match &options.build {
+    let daemon = match &options.build {
         Some(build) => fs::canonicalize(build).with_context(|| format!("no build at {}", build.display()))?,
         None => target.join("debug/hotset"),
     };
+    // What is committed while it is built or runs is not in it.
+    let build = build(options.build.is_none());
+    remove_record(&folder)?;
     if options.build.is_none() {
         succeed(cargo(&["build", "--quiet", "--package=hotset", "--bin=hotset"]))?;
     }
     let words = ["test", "--quiet", "--package=hotset-e2e", "--test=e2e", "--", TEST, "--exact", "--nocapture"];
     let mut soak = cargo(&words);
-    soak.env("HOTSET_BIN", &build).env("HOTSET_SOAK_FOLDER", &folder);
+    soak.env("HOTSET_BIN", &daemon).env("HOTSET_SOAK_FOLDER", &folder);
     soak.env("HOTSET_SOAK_SECONDS", seconds.to_string()).env("HOTSET_SOAK_SEED", options.seed.to_string());
     if let Some(other) = &options.other_build {
         let other = fs::canonicalize(other).with_context(|| format!("no build at {}", other.display()))?;
@@ -69,11 +75,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !watch(soak, |_| {})? {
         bail!("it failed with seed {}: logs and steps are in {}", options.seed, folder.display());
     }
-    let record = fs::read(folder.join("record.json")).context("the run left no record")?;
-    let record: Value = serde_json::from_slice(&record).context("the run's record is no JSON")?;
+    let record = record_in(&folder)?;
     let told = options.report.clone().or_else(|| (seconds >= TOLD_SECONDS).then(|| root().join("docs/soak.md")));
     match told {
-        Some(path) => report(&path, &record),
+        Some(path) => report(&path, &record, &Told { machine: machine(&target), build }),
         None => {
             println!("{}", tables(&record));
             Ok(())
@@ -81,21 +86,41 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-fn report(path: &Path, record: &Value) -> Result<()> {
+/// That of an earlier run.
+fn remove_record(folder: &Path) -> Result<()> {
+    match fs::remove_file(folder.join(RECORD)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("an earlier run's record stays"),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// That of this run. There is none of a test that did not run, which is no failure to cargo.
+fn record_in(folder: &Path) -> Result<Value> {
+    let record = fs::read(folder.join(RECORD)).with_context(|| format!("the run left no record; did {TEST} run?"))?;
+    serde_json::from_slice(&record).context("the run's record is no JSON")
+}
+
+/// What ran, and where.
+struct Told {
+    machine: String,
+    build: String,
+}
+
+fn report(path: &Path, record: &Value, told: &Told) -> Result<()> {
     let picture = path.with_extension("svg");
     draw(&picture, record).map_err(|error| anyhow!("cannot draw {}: {error}", picture.display()))?;
     let drawn = picture.file_name().unwrap_or_default().to_string_lossy();
-    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let minutes = number(&record["seconds"]) / 60.0;
     let page = format!(
         "# A long life in fast motion\n\nTwo daemons under hosts that check every byte they read, over NBD, while they are administered, their SSDs \
         fail one after the other, they are stopped and continued, and one of them is killed, restarted and upgraded, all by chance. At the end every \
         byte is compared, with the daemon and without. Local devices are tried in virtual machines instead (`tests/lab/local.sh`). This page is written by the run.\n\n\
-        | | |\n|---|---|\n| machine | {} |\n| date | {} |\n| commit | {} |\n| command | `cargo x {command}` |\n| seed | {} |\n| minutes | {minutes:.0} |\n{}\n\
+        | | |\n|---|---|\n| machine | {} |\n| date | {} |\n| build | {} |\n| command | `{}` |\n| seed | {} |\n| minutes | {minutes:.0} |\n{}\n\
         ## Memory and descriptors\n\n{RULE}\n\n![Memory and descriptors over the run]({drawn})\n",
-        machine(),
+        told.machine,
         date()?,
-        commit(),
+        told.build,
+        command_line(),
         record["seed"],
         tables(record),
     );
@@ -172,6 +197,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_record_of_an_earlier_run_is_not_taken_for_that_of_this_one() {
+        let folder = std::env::temp_dir().join(format!("xtask-soak-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("it can be made");
+        fs::write(folder.join(RECORD), "{\"seed\": 1}").expect("it can be written");
+        assert!(record_in(&folder).is_ok_and(|record| record["seed"] == 1));
+        let removed = [remove_record(&folder), remove_record(&folder)];
+        let error = record_in(&folder).map(drop);
+        fs::remove_dir_all(&folder).expect("it can be removed");
+        assert!(removed.iter().all(Result::is_ok), "the second time there is none");
+        assert!(error.is_err_and(|error| error.to_string().contains("did soak::a_life")));
+        assert!(remove_record(&folder).is_ok(), "there has been no run");
+    }
 
     #[test]
     fn both_worlds_stand_side_by_side() {

@@ -1,7 +1,7 @@
 //! A load from the command line, for benchmarks beside `fio`:
 //! `nbd_load unix:PATH|tcp:HOST:PORT EXPORT [depth=128] [size=4096] [seconds=5] [read=100] [span=BYTES]
 //! [pattern=random|sequential] [seed=1] [interval=MS]`. Prints one line, and before it, if asked, one for each interval.
-//! Writes store zeroes.
+//! Writes store random bytes, as those of `fio` do: what storage can compress or leave out would be no test of it.
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Env, Executor, ExecutorOptions, HostEnv};
-use hotset_serve::load::{Client, Endpoint, Limit, Pattern, Progress, Workload};
+use hotset_serve::load::{Client, Endpoint, Limit, Pattern, Progress, RandomBytes, Workload};
 
 /// The command line.
 struct Arguments {
@@ -88,6 +88,7 @@ async fn load(env: &HostEnv, arguments: &Arguments) -> std::io::Result<()> {
         limit: Limit::Duration(Duration::from_secs(arguments.seconds)),
         seed: arguments.seed,
     };
+    let mut random = RandomBytes::new(arguments.seed, arguments.request_bytes);
     let progress = Rc::new(Progress::new());
     let ended = Rc::new(Cell::new(false));
     let start = env.real_now();
@@ -95,7 +96,7 @@ async fn load(env: &HostEnv, arguments: &Arguments) -> std::io::Result<()> {
         let interval = Duration::from_millis(arguments.interval_ms);
         env.spawn(print_intervals(env.clone(), interval, Rc::clone(&progress), Rc::clone(&ended)));
     }
-    client.run(&workload, |_, _| {}, |_, _| {}, &progress).await?;
+    client.run(&workload, |_, _| {}, |_, data| random.fill(data), &progress).await?;
     ended.set(true);
     let elapsed = env.real_now().since(start);
     client.disconnect().await?;

@@ -6,9 +6,11 @@
 
 mod handshake;
 mod histogram;
+mod random;
 mod workload;
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,11 +19,12 @@ use hotset_block::{Env, HostEnv, RealInstant};
 
 pub use self::handshake::Endpoint;
 pub use self::histogram::Histogram;
+pub use self::random::RandomBytes;
 pub use self::workload::{Limit, Pattern, Workload};
 
 use self::histogram::{LiveHistogram, raise};
 use self::workload::{Draw, Generator};
-use crate::nbd::wire::{Command, Request, SIMPLE_REPLY_BYTES, SimpleReply};
+use crate::nbd::wire::{Command, REQUEST_BYTES, Request, SIMPLE_REPLY_BYTES, SimpleReply};
 use crate::receive::ReceiveBuffer;
 use crate::transport::Transport;
 
@@ -138,7 +141,7 @@ impl Client {
     }
 
     /// Makes the requests of `workload` and returns when the last is answered. `check` is called with the offset and the
-    /// bytes of every read; `fill` provides the bytes of every write. A request that the server answers with an error is
+    /// bytes of every read; `fill` provides all bytes of every write, over what is left of earlier ones. A request that the server answers with an error is
     /// counted, and neither callback hears of it. Fails if the connection does.
     pub async fn run(
         &mut self,
@@ -235,8 +238,9 @@ struct Run<'a, C, F, E> {
     slots: Vec<Slot>,
     free: Vec<usize>,
     in_flight: usize,
-    /// Encoded requests, of which `sent` bytes are sent.
+    /// Begins with `encoded` bytes of requests, of which `sent` are sent. The rest is room: it is not zeroed again for each request.
     outgoing: Vec<u8>,
+    encoded: usize,
     sent: usize,
     check: C,
     fill: F,
@@ -259,6 +263,7 @@ impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8]), E: FnMut(Event)> Run<'a
             free: (0..workload.depth).rev().collect(),
             in_flight: 0,
             outgoing: Vec::new(),
+            encoded: 0,
             sent: 0,
             check,
             fill,
@@ -272,7 +277,7 @@ impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8]), E: FnMut(Event)> Run<'a
         if self.ends.is_some_and(|ends| now >= ends) {
             return Issued::None;
         }
-        while self.outgoing.len() < SEND_BYTES
+        while self.encoded < SEND_BYTES
             && let Some(index) = self.free.pop()
         {
             let Some(draw) = self.generator.draw() else {
@@ -283,7 +288,7 @@ impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8]), E: FnMut(Event)> Run<'a
             self.slots[index] = Slot { draw: Some(draw), issued: now };
             self.in_flight += 1;
         }
-        if self.outgoing.is_empty() { Issued::None } else { Issued::Some }
+        if self.encoded == 0 { Issued::None } else { Issued::Some }
     }
 
     fn encode(&mut self, index: usize, draw: Draw) {
@@ -291,26 +296,35 @@ impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8]), E: FnMut(Event)> Run<'a
         let command = if draw.read { Command::Read } else { Command::Write };
         let length = self.workload.request_bytes;
         let request = Request { flags: 0, command, cookie, offset: draw.offset, length };
-        self.outgoing.extend_from_slice(&request.encode());
+        let head = self.room_for(REQUEST_BYTES);
+        self.outgoing[head].copy_from_slice(&request.encode());
         if draw.read {
             (self.follow)(Event::ReadIssued { offset: draw.offset });
         } else {
-            let start = self.outgoing.len();
-            self.outgoing.resize(start + self.request_bytes, 0);
-            (self.fill)(draw.offset, &mut self.outgoing[start..]);
+            let data = self.room_for(self.request_bytes);
+            (self.fill)(draw.offset, &mut self.outgoing[data]);
         }
     }
 
+    /// Where so many more bytes of requests stand.
+    fn room_for(&mut self, bytes: usize) -> Range<usize> {
+        let room = self.encoded..self.encoded + bytes;
+        self.encoded = room.end;
+        if self.outgoing.len() < room.end {
+            self.outgoing.resize(room.end, 0);
+        }
+        room
+    }
+
     fn send(&mut self, transport: &Transport) -> io::Result<Sent> {
-        while self.sent < self.outgoing.len() {
-            match transport.try_send(&[IoSlice::new(&self.outgoing[self.sent..])]) {
+        while self.sent < self.encoded {
+            match transport.try_send(&[IoSlice::new(&self.outgoing[self.sent..self.encoded])]) {
                 Ok(sent) => self.sent += sent,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Partly),
                 Err(error) => return Err(error),
             }
         }
-        self.outgoing.clear();
-        self.sent = 0;
+        (self.encoded, self.sent) = (0, 0);
         Ok(Sent::All)
     }
 

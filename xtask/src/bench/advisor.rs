@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use super::Bench;
-use super::engine::{figure, nanoseconds};
+use super::engine::{Estimates, figure};
 use super::figure::{Figure, Judged, Target};
 use crate::command::{cargo, command, output_of, target_dir, watch};
 
@@ -19,14 +19,14 @@ const SERVED_US: f64 = 4.0;
 const BLOCKS: f64 = 131_072.0;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
+    const NAMES: [&str; 4] = ["hit_4k_with_checksums", "hit_4k_watched", "hit_4k_recorded", "hit_4k_in_memory"];
+    let estimates = Estimates::none_yet(target_dir()?.join("criterion"), &NAMES)?;
     let command = cargo(&["bench", "--quiet", "--package=hotset-cache-benches", "--bench=hit", "--", "hit_4k"]);
     if !watch(command, |_| {})? {
         bail!("the engine's benchmark failed");
     }
-    let estimates = target_dir()?.join("criterion");
     let [plain, watched, recorded, in_memory] =
-        ["hit_4k_with_checksums", "hit_4k_watched", "hit_4k_recorded", "hit_4k_in_memory"]
-            .map(|name| nanoseconds(&estimates, name).map(|nanoseconds| nanoseconds / 1000.0));
+        NAMES.map(|name| estimates.nanoseconds(name).map(|nanoseconds| nanoseconds / 1000.0));
     let (plain, watched, recorded) = (plain?, watched?, recorded?);
     let beside = |what: &str, measured: f64, (judged, most): (Judged, f64), note: String| Figure {
         what: format!("CPU of the engine per 4 KiB hit: {what}"),

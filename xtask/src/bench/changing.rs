@@ -14,7 +14,7 @@ use super::clients::{Access, Export, Load, Pattern, batching, batching_command, 
 use super::daemon::Daemon;
 use super::figure::{Figure, Judged, Target};
 use super::statistics::median;
-use crate::command::output_of;
+use crate::command::output_within;
 
 const SSDS: usize = 4;
 const SSD_BYTES: u64 = 512 << 20;
@@ -166,7 +166,7 @@ impl Pool<'_> {
         let load = Load { access, ..Load::random_4k(DEPTH, seconds, SET_BYTES) };
         let mut client = batching_command(&self.bench.release, &self.volume, load);
         client.arg(format!("interval={INTERVAL_MS}"));
-        let text = output_of(client)?;
+        let text = output_within(client, load.limit())?;
         let last = text.lines().last().unwrap_or_default();
         if value_of(last, "errors") != Some(0.0) {
             bail!("nbd_load met errors: {last}");

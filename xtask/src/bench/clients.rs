@@ -3,12 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::cpu;
-use crate::command::{command, output_of};
+use crate::command::{command, output_within};
+
+/// What a load may take beside its seconds: until it is connected, and until the last request is answered.
+const LOAD_SLACK: Duration = Duration::from_secs(120);
 
 /// Reads or writes, for some time.
 #[derive(Clone, Copy)]
@@ -42,6 +46,11 @@ pub(crate) enum Pattern {
 }
 
 impl Load {
+    /// A client that takes longer hangs.
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::from_secs(self.seconds) + LOAD_SLACK
+    }
+
     pub(crate) fn random_4k(depth: u64, seconds: u64, span_bytes: u64) -> Self {
         Self { access: Access::Read, pattern: Pattern::Random, request_bytes: 4096, depth, seconds, span_bytes }
     }
@@ -81,7 +90,7 @@ pub(crate) fn fio_nbd(export: &Export, load: Load) -> Result<Measured> {
     let mut fio = fio();
     let uri = format!("--uri=nbd+unix:///{}?socket={}", export.name, export.socket.display());
     fio.args(["--name=bench", "--ioengine=nbd"]).arg(uri).args(job(load));
-    with_server(export, || read_fio(fio, load.access))
+    with_server(export, || read_fio(fio, load))
 }
 
 /// `fio` on a file, past the page cache.
@@ -95,7 +104,7 @@ pub(crate) fn fio_files(paths: &[&Path], load: Load) -> Result<Measured> {
     for path in paths {
         fio.args(["--name=bench", "--ioengine=io_uring", "--direct=1", "--filename"]).arg(path).args(job(load));
     }
-    let (measured, _) = read_fio(fio, load.access)?;
+    let (measured, _) = read_fio(fio, load)?;
     Ok(measured)
 }
 
@@ -105,7 +114,8 @@ pub(crate) fn mirrored(release: &Path, files: [&Path; 2], load: Load) -> Result<
     let program = release.join("examples/mirrored_writes");
     let mut writer = command(&program.to_string_lossy(), &[]);
     writer.args([load.seconds.to_string(), load.span_bytes.to_string()]).args(files);
-    let line = output_of(writer)?;
+    // Both ways take their seconds.
+    let line = output_within(writer, 2 * load.limit())?;
     let median = |key: &str| value_of(&line, key).with_context(|| format!("mirrored_writes printed no {key}: {line}"));
     let median_us = median("durable_us")?.min(median("flushed_us")?);
     Ok(Measured { iops: 1e6 / median_us, median_us, mb_per_second: 0.0, server_us: 0.0 })
@@ -147,8 +157,8 @@ fn job(load: Load) -> Vec<String> {
 }
 
 /// What `fio` measured, and how many requests that were.
-fn read_fio(fio: Command, access: Access) -> Result<(Measured, f64)> {
-    let text = output_of(fio)?;
+fn read_fio(fio: Command, load: Load) -> Result<(Measured, f64)> {
+    let text = output_within(fio, load.limit())?;
     let start = text.find('{').context("fio printed no JSON")?;
     let document: Value = serde_json::from_str(&text[start..]).context("fio printed no JSON")?;
     let jobs = document["jobs"].as_array().context("fio's JSON is not as expected")?;
@@ -158,13 +168,13 @@ fn read_fio(fio: Command, access: Access) -> Result<(Measured, f64)> {
         if job["error"].as_u64() != Some(0) {
             bail!("fio met an error: {}", job["error"]);
         }
-        let read = match access {
+        let read = match load.access {
             Access::Read => &job["read"],
             Access::Write | Access::WriteAndFlush | Access::Mixed(_) => &job["write"],
         };
         let number = |value: &Value| value.as_f64().context("fio's JSON is not as expected");
         let median = |part: &Value| number(&part["percentile"]["50.000000"]).map(|nanoseconds| nanoseconds / 1000.0);
-        let flush_us = if access == Access::WriteAndFlush { median(&job["sync"]["lat_ns"])? } else { 0.0 };
+        let flush_us = if load.access == Access::WriteAndFlush { median(&job["sync"]["lat_ns"])? } else { 0.0 };
         sum.iops += number(&read["iops"])?;
         sum.mb_per_second += number(&read["bw_bytes"])? / 1e6;
         sum.median_us += median(&read["clat_ns"])? + flush_us;
@@ -177,7 +187,7 @@ fn read_fio(fio: Command, access: Access) -> Result<(Measured, f64)> {
 /// The project's own client over NBD.
 pub(crate) fn batching(release: &Path, export: &Export, load: Load) -> Result<Measured> {
     with_server(export, || {
-        let line = output_of(batching_command(release, export, load))?;
+        let line = output_within(batching_command(release, export, load), load.limit())?;
         measured_by(&line)
     })
 }
@@ -186,7 +196,7 @@ pub(crate) fn batching(release: &Path, export: &Export, load: Load) -> Result<Me
 pub(crate) fn batching_all(release: &Path, exports: &[&Export], load: Load) -> Result<Measured> {
     with_server(exports[0], || {
         let one = |export: &Export| {
-            let line = output_of(batching_command(release, export, load))?;
+            let line = output_within(batching_command(release, export, load), load.limit())?;
             measured_by(&line)
         };
         let clients = std::thread::scope(|scope| {

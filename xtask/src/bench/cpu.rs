@@ -23,10 +23,15 @@ fn ticks(stat: &str) -> Option<f64> {
 
 /// Bytes that the process has in memory.
 pub(crate) fn resident_bytes_of(pid: u32) -> Result<f64> {
-    let path = format!("/proc/{pid}/statm");
+    let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok());
-    pages.map(|pages| pages * 4096.0).with_context(|| format!("{path} is not as expected"))
+    resident_bytes(&text).with_context(|| format!("{path} is not as expected"))
+}
+
+/// Told in KiB, however large a page is.
+fn resident_bytes(status: &str) -> Option<f64> {
+    let told = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    told.trim().strip_suffix(" kB")?.parse::<f64>().ok().map(|kib| kib * 1024.0)
 }
 
 #[cfg(test)]
@@ -38,5 +43,12 @@ mod tests {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 120 34 0 0 20 0 1 0 100 1000 10";
         assert_eq!(ticks(stat), Some(154.0));
         assert_eq!(ticks("nonsense"), None);
+    }
+
+    #[test]
+    fn resident_memory_is_read_in_bytes() {
+        assert_eq!(resident_bytes("Name:\ta\nVmHWM:\t   20000 kB\nVmRSS:\t   12345 kB\n"), Some(12_641_280.0));
+        assert_eq!(resident_bytes("Name:\tVmRSS"), None);
+        assert!(resident_bytes_of(std::process::id()).is_ok_and(|bytes| bytes > 1e5));
     }
 }

@@ -1,6 +1,8 @@
-//! Servers of one's own: `hotset serve`, driven through its command line, and `qemu-nbd`.
+//! Servers of one's own: `hotset serve`, driven through its command line, and `qemu-nbd`. Each leads a process group, so that no key ends it
+//! before who uses it.
 
 use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
@@ -11,10 +13,15 @@ use serde_json::Value;
 
 use super::Bench;
 use super::clients::Export;
-use crate::command::{command, output_of, succeed};
+use crate::command::{command, output_within};
+use crate::running::{check_interruption, end};
 
 /// A start that takes longer has failed.
 const START_LIMIT: Duration = Duration::from_secs(30);
+/// More than systemd gives it (`contrib/hotset.service`).
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// The longest verbs wait for an SSD that is emptied.
+const VERB_LIMIT: Duration = Duration::from_secs(1200);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A daemon that knows nothing yet. Dropping it stops it.
@@ -42,7 +49,8 @@ impl Daemon {
         serve.arg("--state").arg(bench.scratch.file(&format!("{name}.state")));
         serve.args(arguments);
         let output = File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
-        let child = serve.stdout(output.try_clone()?).stderr(output).spawn().context("cannot start hotset serve")?;
+        serve.stdout(output.try_clone()?).stderr(output);
+        let child = serve.process_group(0).spawn().context("cannot start hotset serve")?;
         let mut daemon = Self { child, program, api, nbd };
         let ready = daemon.wait_until_ready();
         ready.with_context(|| std::fs::read_to_string(&log).unwrap_or_default())?;
@@ -52,6 +60,7 @@ impl Daemon {
     fn wait_until_ready(&mut self) -> Result<()> {
         let started = Instant::now();
         while !self.answers() {
+            check_interruption()?;
             if let Some(status) = self.child.try_wait()? {
                 bail!("hotset serve ended at its start ({status})");
             }
@@ -73,7 +82,7 @@ impl Daemon {
     pub(crate) fn verb(&self, words: &[&str]) -> Result<Value> {
         let mut verb = command(&self.program.to_string_lossy(), &["--api", &self.api, "-o", "json"]);
         verb.args(words);
-        let text = output_of(verb)?;
+        let text = output_within(verb, VERB_LIMIT)?;
         serde_json::from_str(&text).with_context(|| format!("hotset {} printed no JSON", words.join(" ")))
     }
 
@@ -183,12 +192,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
-            return;
-        }
-        let asked = succeed(command("kill", &["-TERM", &self.child.id().to_string()]));
-        let ended = asked.and_then(|()| Ok(self.child.wait()?));
-        if let Err(error) = ended {
+        if let Err(error) = end(&mut self.child, STOP_LIMIT) {
             eprintln!("cargo x bench: cannot stop hotset serve: {error:#}");
         }
     }
@@ -220,11 +224,12 @@ impl MemoryNbd {
         let socket = bench.scratch.socket("memory.nbd");
         let program = bench.release.join("examples/nbd_memory");
         let mut server = command(&program.to_string_lossy(), &[]);
-        let mut child =
-            server.arg(&socket).arg("256").stdout(Stdio::null()).spawn().context("cannot start nbd_memory")?;
+        server.arg(&socket).arg("256").stdout(Stdio::null());
+        let child = server.process_group(0).spawn().context("cannot start nbd_memory")?;
         let export = Export { socket, name: "memory".to_owned(), server: child.id() };
-        wait_for_socket("nbd_memory", &export, &mut child)?;
-        Ok(Self { child, export })
+        let mut server = Self { child, export };
+        wait_for_socket("nbd_memory", &server.export, &mut server.child)?;
+        Ok(server)
     }
 }
 
@@ -240,6 +245,7 @@ impl Drop for MemoryNbd {
 fn wait_for_socket(name: &str, export: &Export, server: &mut Child) -> Result<()> {
     let started = Instant::now();
     while !export.socket.exists() {
+        check_interruption()?;
         if let Some(status) = server.try_wait()? {
             bail!("{name} ended at its start ({status})");
         }
@@ -276,7 +282,7 @@ impl QemuNbd {
         let mut server = command("qemu-nbd", &["--aio=io_uring", "--persistent"]);
         server.args(options);
         server.args(["--format=raw", "--export-name=raw", "--shared=8", "--socket"]).arg(&socket).arg(file);
-        let child = server.spawn().context("cannot start qemu-nbd")?;
+        let child = server.process_group(0).spawn().context("cannot start qemu-nbd")?;
         let export = Export { socket, name: "raw".to_owned(), server: child.id() };
         let mut server = Self { child, export };
         wait_for_socket("qemu-nbd", &server.export, &mut server.child)?;

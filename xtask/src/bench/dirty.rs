@@ -12,7 +12,8 @@ use super::clients::{Access, Export, Load, batching, batching_command, value_of}
 use super::cpu::resident_bytes_of;
 use super::daemon::Daemon;
 use super::figure::{Figure, Judged, Target};
-use crate::command::output_of;
+use crate::command::output_within;
+use crate::running::check_interruption;
 
 const SSD_BYTES: u64 = 1 << 30;
 const DEPTH: u64 = 128;
@@ -61,7 +62,7 @@ fn sustained(bench: &Bench, daemon: &Daemon, volume: &Export, share: f64, least:
     let load = Load { access: Access::Write, ..Load::random_4k(DEPTH, 6 * bench.seconds, set_bytes as u64) };
     let mut client = batching_command(&bench.release, volume, load);
     client.arg(format!("interval={INTERVAL_MS}"));
-    let text = output_of(client)?;
+    let text = output_within(client, load.limit())?;
     let after = daemon.moved_and_written("dirty")?;
     let samples: Vec<(f64, f64)> =
         text.lines().filter_map(|line| Some((value_of(line, "at_ms")?, value_of(line, "iops")?))).collect();
@@ -152,6 +153,7 @@ fn recovery(bench: &Bench, daemon: Daemon) -> Result<Figure> {
     let daemon = Daemon::start(bench, "dirty")?;
     let started = Instant::now();
     while log_number(&daemon, "rows").is_err() {
+        check_interruption()?;
         if started.elapsed() > OPEN_LIMIT {
             bail!("the pool is not open after {OPEN_LIMIT:?}");
         }

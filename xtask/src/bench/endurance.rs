@@ -2,9 +2,9 @@
 //! for long. Not part of a run of everything. What was seen is drawn, and kept as a table.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use plotters::prelude::BLUE;
@@ -17,6 +17,7 @@ use super::figure::{Figure, Judged, Target};
 use super::statistics::median;
 use crate::command::root;
 use crate::over_minutes::{self, Plot};
+use crate::running::Running;
 
 const SSD_BYTES: u64 = 1 << 30;
 const VOLUME_BYTES: u64 = 4 << 30;
@@ -53,11 +54,12 @@ pub(crate) fn measure(bench: &Bench, minutes: u64) -> Result<Vec<Figure>> {
     let load = Load { access: Access::Write, ..Load::random_4k(DEPTH, 60 * minutes, VOLUME_BYTES) };
     let mut client = batching_command(&bench.release, &volume, load);
     client.arg(format!("interval={INTERVAL_MS}")).stdout(Stdio::piped());
-    let mut child = client.spawn().context("cannot start nbd_load")?;
+    let mut running = Running::start(&mut client)?;
     let mut seconds = Vec::new();
     let mut last = String::new();
-    for line in BufReader::new(child.stdout.take().expect("it is piped")).lines() {
-        last = line?;
+    let deadline = Instant::now() + load.limit();
+    for line in running.lines_until(deadline) {
+        last = String::from_utf8(line?).context("nbd_load printed something else than text")?;
         let Some(at_ms) = value_of(&last, "at_ms") else { continue };
         let number = |key| value_of(&last, key).with_context(|| format!("nbd_load printed no {key}: {last}"));
         seconds.push(Second {
@@ -68,7 +70,7 @@ pub(crate) fn measure(bench: &Bench, minutes: u64) -> Result<Vec<Figure>> {
             dirty_mb: daemon.number("pool", "endurance", &["write_log", "dirty_bytes"])? / 1e6,
         });
     }
-    child.wait()?;
+    running.wait_until(deadline)?;
     if value_of(&last, "errors") != Some(0.0) {
         bail!("nbd_load met errors: {last}");
     }

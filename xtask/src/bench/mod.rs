@@ -18,6 +18,7 @@ mod hits;
 mod memory;
 mod misses;
 mod mix;
+mod mounts;
 mod report;
 mod rounds;
 mod scratch;
@@ -35,9 +36,10 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use self::figure::Figure;
-pub(crate) use self::report::{commit, date, machine};
-use self::scratch::Scratch;
+pub(crate) use self::report::{build, date, machine};
+use self::scratch::{Scratch, remove_leftovers};
 use crate::command::{cargo, command, succeed, target_dir};
+use crate::running::{check_interruption, watch_for_interruption};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -120,7 +122,45 @@ pub(crate) enum Section {
     B10,
 }
 
+/// Where SSDs and reference files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Files {
+    /// In the directory of the run.
+    Disk,
+    Memory,
+    /// There are none.
+    None,
+}
+
 impl Section {
+    fn files(self) -> Files {
+        match self {
+            Self::Hits
+            | Self::Memory
+            | Self::Misses
+            | Self::Writes
+            | Self::SlowSsds
+            | Self::Dirty
+            | Self::Mix
+            | Self::Changing
+            | Self::Filling
+            | Self::WarmUp
+            | Self::Endurance => Files::Disk,
+            Self::Engine | Self::Advisor | Self::Traces | Self::Arrays => Files::None,
+            Self::Threads
+            | Self::B1
+            | Self::B2
+            | Self::B3
+            | Self::B4
+            | Self::B5
+            | Self::B6
+            | Self::B7
+            | Self::B8
+            | Self::B9
+            | Self::B10 => Files::Memory,
+        }
+    }
+
     /// It is no part of a run of everything.
     fn takes_long(self) -> bool {
         matches!(self, Self::Changing | Self::Endurance) || self.vendors().is_some()
@@ -170,39 +210,50 @@ pub(crate) struct Bench {
     pub(crate) scratch: Scratch,
     /// The directory of the programs that were built.
     pub(crate) release: PathBuf,
+    /// Of what commit they are, if this run built them.
+    pub(crate) build: String,
 }
 
 /// Measures, prints each figure as soon as it is known, and writes all of them down. A figure that misses its target is
 /// told, and is no failure of the run.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    watch_for_interruption()?;
     need_programs()?;
+    // What is committed while it is built is not in it.
+    let build = report::build(!options.no_build);
     if !options.no_build {
-        build()?;
+        build_all()?;
     }
     let target = target_dir()?;
-    let scratch = Scratch::new(options.dir.clone().unwrap_or_else(|| target.clone()))?;
+    let parent = options.dir.clone().unwrap_or_else(|| target.clone());
+    remove_leftovers(&parent)?;
+    let scratch = Scratch::new(parent)?;
     let (seconds, rounds, minutes) = (options.seconds, options.rounds, options.minutes);
-    let bench = Bench { seconds, rounds, minutes, quick: options.quick, scratch, release: target.join("release") };
-    report::print_machine();
+    let bench =
+        Bench { seconds, rounds, minutes, quick: options.quick, scratch, release: target.join("release"), build };
+    let is_asked = |section: &Section| {
+        if options.only.is_empty() { !section.takes_long() } else { options.only.contains(section) }
+    };
+    let sections: Vec<Section> = Section::value_variants().iter().copied().filter(is_asked).collect();
+    report::print_machine(&bench, &sections);
     let mut figures = Vec::new();
     let mut failed = Vec::new();
-    for section in Section::value_variants() {
-        let asked = if options.only.is_empty() { !section.takes_long() } else { options.only.contains(section) };
-        if asked {
-            report::print_section(*section);
-            match measure(&bench, *section) {
-                Ok(measured) => {
-                    measured.iter().for_each(report::print_figure);
-                    figures.extend(measured);
-                }
-                Err(error) => {
-                    println!("    FAILED: {error:#}");
-                    failed.push(format!("{section:?}"));
-                }
+    for section in sections {
+        report::print_section(section);
+        let measured = measure(&bench, section);
+        check_interruption()?;
+        match measured {
+            Ok(measured) => {
+                measured.iter().for_each(report::print_figure);
+                figures.extend(measured);
+            }
+            Err(error) => {
+                println!("    FAILED: {error:#}");
+                failed.push(format!("{section:?}"));
             }
         }
     }
-    let path = report::write(&figures)?;
+    let path = report::write(&bench, &figures)?;
     report::print_sum(&figures, &path);
     if !failed.is_empty() {
         bail!("could not measure: {}", failed.join(", "));
@@ -254,7 +305,7 @@ fn need_programs() -> Result<()> {
     Ok(())
 }
 
-fn build() -> Result<()> {
+fn build_all() -> Result<()> {
     succeed(cargo(&["build", "--quiet", "--release", "--package=hotset"]))?;
     let clients = ["--example=nbd_load", "--example=nbd_memory"];
     succeed(cargo(&[&["build", "--quiet", "--release", "--package=hotset-serve"][..], &clients].concat()))?;

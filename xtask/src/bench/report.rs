@@ -1,22 +1,27 @@
 //! The table that is printed, and the file that is kept.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::Section;
 use super::figure::{Figure, Judged, Outcome, Target};
-use crate::command::{command, output_of, root};
+use super::{Bench, Files, Section, mounts};
+use crate::command::{command, command_line, output_of, root};
 
-pub(crate) fn print_machine() {
-    println!("{}; load at the start {}", machine(), load());
+/// Before the sections: the machine, whose disk counts in the directory of the run, and what was built.
+pub(crate) fn print_machine(bench: &Bench, sections: &[Section]) {
+    println!("{}; {}; load at the start {}", machine(bench.scratch.parent()), bench.build, load());
     println!(
         "Medians of rounds in which all that is compared is measured in turn; ratios are medians of the rounds' ratios."
     );
-    println!("SSDs and reference files are files on this machine's disk, fully written before, used with O_DIRECT.");
+    if sections.iter().any(|section| section.files() == Files::Disk) {
+        println!(
+            "SSDs and reference files are files on this machine's disk, fully written before, used with O_DIRECT, where a section says nothing else."
+        );
+    }
     println!("{:<76} {:>11} {:>11} {:<6} {:>8} {:>14}", "figure", "measured", "against", "", "judged", "target");
 }
 
@@ -49,7 +54,11 @@ pub(crate) fn print_section(section: Section) {
         Section::B9 => "B9: each mode, more and more threads",
         Section::B10 => "B10: more disks, or an SSD",
     };
-    println!("\n{heading}");
+    let files = match section.files() {
+        Files::Disk | Files::None => "",
+        Files::Memory => " (all data are in memory)",
+    };
+    println!("\n{heading}{files}");
 }
 
 pub(crate) fn print_figure(figure: &Figure) {
@@ -70,14 +79,15 @@ pub(crate) fn print_figure(figure: &Figure) {
 }
 
 /// Writes all figures below `bench-results/`; returns the file.
-pub(crate) fn write(figures: &[Figure]) -> Result<PathBuf> {
+pub(crate) fn write(bench: &Bench, figures: &[Figure]) -> Result<PathBuf> {
     let folder = root().join("bench-results");
     fs::create_dir_all(&folder)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
     let document = json!({
         "unix_seconds": now,
-        "commit": commit(),
-        "machine": machine(),
+        "build": bench.build,
+        "command": command_line(),
+        "machine": machine(bench.scratch.parent()),
         "load": load(),
         "figures": figures.iter().map(Figure::to_json).collect::<Vec<_>>(),
     });
@@ -87,7 +97,7 @@ pub(crate) fn write(figures: &[Figure]) -> Result<PathBuf> {
     Ok(path)
 }
 
-pub(crate) fn print_sum(figures: &[Figure], path: &std::path::Path) {
+pub(crate) fn print_sum(figures: &[Figure], path: &Path) {
     let count = |outcome| figures.iter().filter(|figure| figure.outcome() == outcome).count();
     let (met, missed, skipped) = (count(Outcome::Met), count(Outcome::Missed), count(Outcome::Skipped));
     println!("\n{met} targets met, {missed} MISSED, {skipped} SKIPPED; written to {}", path.display());
@@ -124,14 +134,35 @@ pub(crate) fn readable(value: f64) -> String {
     }
 }
 
-pub(crate) fn machine() -> String {
+/// The machine that measures, and the file system of a directory.
+pub(crate) fn machine(directory: &Path) -> String {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{cpus} CPUs, Linux {}", release.trim())
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let model = value_after(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let memory = memory_of(&read("/proc/meminfo")).unwrap_or_else(|| "unknown".to_owned());
+    let files = mounts::kind_of(directory).unwrap_or_else(|| "an unknown file system".to_owned());
+    let release = read("/proc/sys/kernel/osrelease");
+    format!("{cpus} CPUs ({model}), {memory} memory, Linux {}, files on {files}", release.trim())
 }
 
-/// Of what is measured; "unknown" outside a clone. The pages that a run writes itself change nothing of that.
-pub(crate) fn commit() -> String {
+/// Of the first line `KEY: VALUE`.
+fn value_after(text: &str, key: &str) -> Option<String> {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
+}
+
+fn memory_of(meminfo: &str) -> Option<String> {
+    let kib: f64 = value_after(meminfo, "MemTotal")?.strip_suffix(" kB")?.parse().ok()?;
+    Some(format!("{:.1} GiB", kib / f64::from(1 << 20)))
+}
+
+/// What is measured, told before it is built: the commit, if this run builds it.
+pub(crate) fn build(is_built_here: bool) -> String {
+    if is_built_here { format!("commit {}", commit()) } else { "unknown build".to_owned() }
+}
+
+/// "unknown" outside a clone. The pages that a run writes itself change nothing of it.
+fn commit() -> String {
     let git = |words: &[&str]| command("git", &[&["-c", "safe.directory=*"], words].concat());
     let Ok(commit) = output_of(git(&["rev-parse", "--short", "HEAD"])) else { return "unknown".to_owned() };
     let mut changes = git(&["diff", "--quiet", "HEAD", "--", ":(top)", ":(top,exclude)docs/benchmarks"]);
@@ -148,4 +179,25 @@ pub(crate) fn date() -> Result<String> {
 fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_is_told_with_its_processor_its_memory_and_its_file_system() {
+        let cpuinfo = "processor\t: 0\nmodel name\t: One CPU @ 2.0GHz: fast\nprocessor\t: 1\nmodel name\t: Other\n";
+        assert_eq!(value_after(cpuinfo, "model name").as_deref(), Some("One CPU @ 2.0GHz: fast"));
+        assert_eq!(value_after(cpuinfo, "Hardware"), None);
+        assert_eq!(memory_of("MemTotal:        8157232 kB\nMemFree: 1 kB\n").as_deref(), Some("7.8 GiB"));
+        let told = machine(Path::new("/proc"));
+        assert!(told.contains(" GiB memory, Linux ") && told.ends_with(", files on proc"), "{told}");
+    }
+
+    #[test]
+    fn what_was_not_built_by_this_run_is_of_no_known_commit() {
+        assert_eq!(build(false), "unknown build");
+        assert!(build(true).starts_with("commit "));
+    }
 }

@@ -1,11 +1,53 @@
-//! A directory of this run, gone at its end.
+//! A directory of this run, gone at its end. What a run left that was killed is gone at the start of the next.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+
+use super::mounts::{self, Mount};
+
+/// Directories are named after the process that made them.
+const NAME: &str = "hotset-bench-";
+
+/// Removes what runs have left that are no more, where the next one makes its directories; tells what it cannot remove.
+pub(crate) fn remove_leftovers(parent: &Path) -> Result<()> {
+    let mounts = mounts::all()?;
+    for parent in [parent, &std::env::temp_dir(), Path::new(MEMORY)] {
+        remove_left_in(parent, &mounts, |process| Path::new("/proc").join(process.to_string()).exists());
+    }
+    Ok(())
+}
+
+/// This process has made nothing yet: what has its id is another's.
+fn remove_left_in(parent: &Path, mounts: &[Mount], runs: impl Fn(u32) -> bool) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let process = entry.file_name().to_str().and_then(process_of);
+        let is_left = process.is_some_and(|process| process == std::process::id() || !runs(process));
+        if !is_left || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let path = entry.path();
+        let removed = match mounts.iter().find(|mount| mount.point.starts_with(&path)) {
+            Some(mount) => Err(anyhow!("{} is mounted: unmount it", mount.point.display())),
+            None => fs::remove_dir_all(&path).map_err(anyhow::Error::from),
+        };
+        match removed {
+            Ok(()) => println!("removed: {}, which a run that was killed has left", path.display()),
+            Err(error) => {
+                eprintln!("cargo x bench: {} stays, which a run that was killed has left: {error}", path.display())
+            }
+        }
+    }
+}
+
+/// Whose directory it is.
+fn process_of(name: &str) -> Option<u32> {
+    name.strip_prefix(NAME)?.split('-').next()?.parse().ok()
+}
 
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -15,12 +57,17 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new(parent: PathBuf) -> Result<Self> {
-        let name = format!("hotset-bench-{}", std::process::id());
+        let name = format!("{NAME}{}", std::process::id());
         let scratch = Self { path: parent.join(&name), sockets: std::env::temp_dir().join(&name) };
         for path in [&scratch.path, &scratch.sockets] {
             fs::create_dir_all(path).with_context(|| format!("cannot make the directory {}", path.display()))?;
         }
         Ok(scratch)
+    }
+
+    /// Where it lies.
+    pub(crate) fn parent(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -88,7 +135,7 @@ impl Drop for Scratch {
 }
 
 /// A file system in memory (tmpfs).
-const MEMORY: &str = "/dev/shm";
+pub(crate) const MEMORY: &str = "/dev/shm";
 
 /// A directory in memory, gone at the end.
 pub(crate) struct InMemory(PathBuf);
@@ -102,7 +149,7 @@ impl InMemory {
         // There may be several at once.
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = Path::new(MEMORY).join(format!("hotset-bench-{}-{number}", std::process::id()));
+        let path = Path::new(MEMORY).join(format!("{NAME}{}-{number}", std::process::id()));
         fs::create_dir(&path).with_context(|| format!("cannot make the directory {}", path.display()))?;
         Ok(Some(Self(path)))
     }
@@ -117,5 +164,38 @@ impl Drop for InMemory {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             eprintln!("cargo x bench: {} stays behind: {error}", self.0.display());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_of_processes_that_run_stay_and_so_does_what_no_run_made_and_what_is_mounted() {
+        let parent = std::env::temp_dir().join(format!("xtask-scratch-{}", std::process::id()));
+        let names = [
+            "hotset-bench-7",
+            "hotset-bench-7-3",
+            "hotset-bench-8",
+            "hotset-bench-8-1",
+            "hotset-bench-9",
+            "hotset-bench-x",
+            "hotset",
+        ];
+        for name in names {
+            fs::create_dir_all(parent.join(name).join("samba")).expect("it can be made");
+        }
+        fs::write(parent.join("hotset-bench-10"), "a file").expect("it can be made");
+        let mounted = Mount { point: parent.join("hotset-bench-9/samba"), kind: "ext4".to_owned() };
+        remove_left_in(&parent, &[mounted], |process| process == 8);
+        let mut left: Vec<_> =
+            fs::read_dir(&parent).expect("it is there").flatten().map(|entry| entry.file_name()).collect();
+        left.sort();
+        fs::remove_dir_all(&parent).expect("it can be removed");
+        assert_eq!(
+            left,
+            ["hotset", "hotset-bench-10", "hotset-bench-8", "hotset-bench-8-1", "hotset-bench-9", "hotset-bench-x"]
+        );
     }
 }

@@ -10,7 +10,7 @@ use super::clients::{Export, Load, batching, batching_command, value_of};
 use super::daemon::Daemon;
 use super::figure::{Figure, Judged, Target};
 use super::statistics::median;
-use crate::command::output_of;
+use crate::command::output_within;
 
 const VOLUME: &str = "4G";
 const VOLUME_BYTES: u64 = 4 << 30;
@@ -105,9 +105,10 @@ struct Sample {
 }
 
 fn load(bench: &Bench, volume: &Export, seconds: u64) -> Result<Vec<Sample>> {
-    let mut client = batching_command(&bench.release, volume, Load::random_4k(DEPTH, seconds, VOLUME_BYTES));
+    let load = Load::random_4k(DEPTH, seconds, VOLUME_BYTES);
+    let mut client = batching_command(&bench.release, volume, load);
     client.arg(format!("interval={INTERVAL_MS}"));
-    let text = output_of(client)?;
+    let text = output_within(client, load.limit())?;
     let samples: Vec<Sample> = text.lines().filter_map(sample).collect();
     if samples.len() < 2 * FINAL_INTERVALS {
         bail!("nbd_load printed too few intervals: {text}");

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
-use super::code::code_of;
+use super::code::{code_of, shipped};
 
 /// The crates that are drawn.
 const DRAWN: &[&str] = &["crates/cache/src/", "crates/hotset/src/"];
@@ -27,7 +27,7 @@ fn check_crate(root: &str, files: &[(String, String)]) -> Vec<Finding> {
     let mut paths = BTreeMap::new();
     let mut drawn = Drawn::default();
     for (module, path, text) in own {
-        drawn.add(module.clone(), &shipped(text));
+        drawn.add(module.clone(), &uses_of(text));
         paths.insert(module, path.as_str());
     }
     let arrows = drawn.arrows();
@@ -57,12 +57,9 @@ fn module_of(path: &str) -> Option<Module> {
     Some(names)
 }
 
-fn shipped(text: &str) -> String {
-    let code = code_of(text);
-    let tests =
-        ["mod tests", "pub(crate) mod tests"].iter().filter_map(|tests| code.find(&format!("#[cfg(test)]\n{tests}")));
-    let code = &code[..tests.min().unwrap_or(code.len())];
-    // Who may see something is no use of it.
+/// The code that may use others: what is shipped, without who may see it, which is no use.
+fn uses_of(text: &str) -> String {
+    let code = shipped(&code_of(text));
     let mut parts = code.split("pub(in ");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |all, part| all + "pub " + part.split_once(')').map_or(part, |(_, rest)| rest))

@@ -1,4 +1,4 @@
-//! Rust source with the words of people taken out: comments, strings and character literals become spaces.
+//! Rust source with the words of people taken out: comments, strings and character literals become spaces. And without its tests.
 
 /// The code alone. Lines and columns stay where they were.
 pub(super) fn code_of(text: &str) -> String {
@@ -13,6 +13,104 @@ pub(super) fn code_of(text: &str) -> String {
         }
     }
     String::from_utf8(code).expect("only whole comments and literals were replaced, by ASCII")
+}
+
+/// Stands before what is built for tests alone.
+const TEST: &str = "#[cfg(test)]";
+
+/// Code (see [`code_of`]) of which every item that is built for tests alone became spaces. Lines and columns stay where they were.
+pub(super) fn shipped(code: &str) -> String {
+    let mut shipped = String::with_capacity(code.len());
+    let mut rest = code;
+    while let Some(at) = rest.find(TEST) {
+        let (before, test) = rest.split_at(at);
+        let (item, after) = test.split_at(TEST.len() + item_len(&test[TEST.len()..]));
+        shipped.push_str(before);
+        shipped.extend(item.chars().map(|letter| if letter == '\n' { '\n' } else { ' ' }));
+        rest = after;
+    }
+    shipped + rest
+}
+
+/// The length of the item that starts here, its other attributes included: to its `;`, or to the end of its braces. A field, a variant or
+/// an arm ends with its comma, or before what it lies in ends.
+fn item_len(rest: &str) -> usize {
+    let start = attributes_len(rest);
+    let kind = kind_of(&rest[start..]);
+    let (mut depth, mut angles) = (0_usize, 0_usize);
+    let mut before = ' ';
+    for (at, letter) in rest.char_indices().skip_while(|(at, _)| *at < start) {
+        match letter {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' if depth == 0 => return at,
+            ')' | ']' | '}' => {
+                depth -= 1;
+                if depth == 0 && letter == '}' && kind == Kind::Braced {
+                    return at + 1;
+                }
+            }
+            '<' => angles += 1,
+            '>' if !['-', '='].contains(&before) => angles = angles.saturating_sub(1),
+            ';' if depth == 0 => return at + 1,
+            ',' if depth == 0 && angles == 0 && kind == Kind::Part => return at + 1,
+            _ => {}
+        }
+        before = letter;
+    }
+    rest.len()
+}
+
+/// Blanks and further attributes.
+fn attributes_len(rest: &str) -> usize {
+    let mut at = rest.len() - rest.trim_start().len();
+    while rest[at..].starts_with("#[") {
+        let mut depth = 0_usize;
+        let end = rest[at..].find(|letter| {
+            match letter {
+                '[' => depth += 1,
+                ']' => depth -= 1,
+                _ => {}
+            }
+            letter == ']' && depth == 0
+        });
+        let after = end.map_or("", |end| &rest[at + end + 1..]);
+        at = rest.len() - after.trim_start().len();
+    }
+    at
+}
+
+/// How an item ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// With its braces, if it has any before its `;`.
+    Braced,
+    /// With its `;`, whatever braces come before it.
+    Statement,
+    /// A part of something else, with a comma.
+    Part,
+}
+
+fn kind_of(item: &str) -> Kind {
+    const BRACED: [&str; 11] =
+        ["async", "enum", "extern", "fn", "impl", "macro_rules", "mod", "struct", "trait", "union", "unsafe"];
+    const STATEMENTS: [&str; 5] = ["const", "let", "static", "type", "use"];
+    let word_of =
+        |text: &str| text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().map(str::to_owned);
+    let mut words = item;
+    if let Some(after) = words.strip_prefix("pub") {
+        let after = after.trim_start();
+        words = after.strip_prefix('(').and_then(|after| after.split_once(')')).map_or(after, |(_, after)| after);
+    }
+    let words = words.trim_start();
+    let word = word_of(words).unwrap_or_default();
+    let is_function = word == "const" && words["const".len()..].trim_start().starts_with("fn ");
+    if is_function || BRACED.contains(&word.as_str()) || item.starts_with('{') {
+        Kind::Braced
+    } else if STATEMENTS.contains(&word.as_str()) {
+        Kind::Statement
+    } else {
+        Kind::Part
+    }
 }
 
 /// The length of the comment or literal that starts here.
@@ -107,5 +205,41 @@ mod tests {
     fn quotes_as_characters_do_not_open_strings() {
         let code = code_of("let a = ('\"', b'\\'', '\\\\', 'ü'); unsafe_word");
         assert!(code.ends_with("unsafe_word"), "{code}");
+    }
+
+    #[test]
+    fn what_is_built_for_tests_alone_vanishes_and_what_comes_behind_it_stays() {
+        for test in [
+            "mod tests {\n    fn f() { g({}) }\n}",
+            "pub(crate) mod tests;",
+            "#[path = [1]]\nmod tests;",
+            "use a::{b, c};",
+            "impl<A, B> C<A, B> {\n    fn f() {}\n}",
+            "pub(crate) fn f<A, B>(a: [u8; 3]) -> A where A: D, B: E {\n    g();\n}",
+            "pub(super) const fn f() -> u8 {\n    1\n}",
+            "const A: &[B] = &[B { c: [0; 2], d: 1 }];",
+            "pub(crate) const A: B = B { c: 1 };",
+            "struct A(u64, u64);",
+            "pub struct A<B, C> {\n    b: B,\n}",
+            "macro_rules! a {\n    () => {};\n}",
+            "let a = { b; c };",
+            "{ a; }",
+            "a.b(c, d);",
+        ] {
+            let code = format!("before();\n#[cfg(test)]\n{test}\nbehind();");
+            let shipped = shipped(&code);
+            assert_eq!(shipped.len(), code.len());
+            let words: Vec<&str> = shipped.split_whitespace().collect();
+            assert_eq!(words, ["before();", "behind();"], "{test}");
+            assert_eq!(shipped.lines().count(), code.lines().count());
+        }
+        for part in
+            ["pub(crate) a: &'static str", "a: HashMap<u8, u8>", "a: f(b, c)", "A { b: u8, c: u8 }", "A => b(c, d)"]
+        {
+            for (behind, left) in [(",\nbehind,\n}", vec!["{", "behind,", "}"]), ("\n}", vec!["{", "}"])] {
+                let shipped = shipped(&format!("{{\n    #[cfg(test)]\n    {part}{behind}"));
+                assert_eq!(shipped.split_whitespace().collect::<Vec<_>>(), left, "{part}");
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! which never waits, and under [`VERBS`] what happens.
 
 use super::Finding;
-use super::code::code_of;
+use super::code::{code_of, shipped};
 
 /// Stands in a room's `mod.rs` above its nouns.
 const NOUNS: &str = "// Nouns: what is true now.";
@@ -78,7 +78,7 @@ fn check_daemon(path: &str, code: &str) -> Vec<Finding> {
     let room = within.split_once('/').map(|(room, _)| room).or(within.strip_suffix(".rs"));
     let own = ROOMS_OF_DAEMON.iter().position(|name| Some(*name) == room);
     let above = &ROOMS_OF_DAEMON[own.map_or(0, |own| own + 1)..];
-    let shipped = code.split("#[cfg(test)]").next().unwrap_or(code);
+    let shipped = shipped(code);
     let mut findings = Vec::new();
     for (index, line) in shipped.lines().enumerate() {
         let names = |upper: &&&str| {
@@ -117,7 +117,7 @@ fn check_engine(path: &str, code: &str) -> Vec<Finding> {
     let below_all: (&str, &[&str]) = (FORMAT, &[]);
     let mut rooms = ROOMS.iter().chain([&below_all]);
     let Some((own, below)) = rooms.find(|(name, _)| Some(*name) == room) else { return Vec::new() };
-    let shipped = code.split("#[cfg(test)]").next().unwrap_or(code);
+    let shipped = shipped(code);
     let mut findings = Vec::new();
     for (index, line) in shipped.lines().enumerate() {
         if *own != FRAME && line.contains("PoolInner") {
@@ -218,6 +218,7 @@ mod tests {
         assert_eq!(found("pool/a.rs", "use crate::volume::read::a;"), 0);
         assert_eq!(found("offline.rs", "use crate::pool::open::Parts;"), 0);
         assert_eq!(found("members/a.rs", "// crate::log::a\n#[cfg(test)]\nuse crate::log::rows::Row;"), 0);
+        assert_eq!(found("members/a.rs", "#[cfg(test)]\nuse crate::log::a;\nuse crate::log::rows::Row;"), 1);
     }
 
     #[test]
@@ -231,6 +232,7 @@ mod tests {
             ("reporting/status.rs", "use crate::daemon::http::Document;"),
             ("state.rs", "use super::opening::recognise::Backings;"),
             ("smart/mod.rs", "use crate::daemon::reporting::ssds::Drives;"),
+            ("state.rs", "#[cfg(test)]\nuse super::http::A;\nuse super::opening::recognise::Backings;"),
         ] {
             assert_eq!(found(path, bad), 1, "{path}: {bad}");
         }

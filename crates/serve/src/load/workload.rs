@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use hotset_block::ByteRange;
 
+use super::random::Random;
+
 /// In which order requests go through the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
@@ -72,8 +74,7 @@ pub(super) struct Draw {
 /// Draws the requests of a workload, in order.
 pub(super) struct Generator {
     workload: Workload,
-    /// State of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA'14).
-    random: u64,
+    random: Random,
     positions: u64,
     next_position: u64,
     drawn: u64,
@@ -82,7 +83,7 @@ pub(super) struct Generator {
 impl Generator {
     pub(super) fn new(workload: Workload) -> Self {
         let positions = workload.range.length() / u64::from(workload.request_bytes);
-        Self { workload, random: workload.seed, positions, next_position: 0, drawn: 0 }
+        Self { workload, random: Random::new(workload.seed), positions, next_position: 0, drawn: 0 }
     }
 
     /// The next request; `None` when the workload's count is reached.
@@ -112,12 +113,7 @@ impl Generator {
 
     /// A number from 0 to `bound - 1`, uniform but for one part in 2^64 / `bound`.
     fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        let product = u128::from(mixed) * u128::from(bound);
+        let product = u128::from(self.random.next()) * u128::from(bound);
         u64::try_from(product >> 64).expect("the upper half of a product of two 64-bit numbers")
     }
 }

@@ -1,10 +1,10 @@
 //! B8: machines that boot. One is recorded as it boots from a volume of ours, and its block requests are replayed for many.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ use super::super::clients::{Export, value_of};
 use super::plot::{Axis, Panel, Shape};
 use super::rig::{Kind, Rig, Ssds};
 use super::sheet::{Row, Sheet, Unit};
-use crate::command::{command, output_of, root, succeed, target_dir};
+use crate::command::{command, output_within, root, succeed, target_dir};
+use crate::running::Running;
 
 const ARRAY: &str = "preset=b1,disks=4,disk-cache=1M";
 const SPEED: &str = "iops=80000,rate=500MB,flush=100us";
@@ -30,6 +31,8 @@ const EMULATED: f64 = 10.0;
 /// What a machine takes, at most, until it mounts its image.
 const BEFORE_MOUNT_SECONDS: f64 = 20.0;
 const BOOT_LIMIT: Duration = Duration::from_secs(300);
+/// The longest takes a minute and a half.
+const REPLAY_LIMIT: Duration = Duration::from_secs(1200);
 const BEGINS: &str = "guest: mount -t ext4";
 const ENDS: &str = "boot: done";
 
@@ -294,51 +297,39 @@ impl Lab {
         );
         qemu.args(["-blockdev", &drive, "-device", "virtio-blk-pci,drive=root,serial=root"]);
         let log = fs::File::create(bench.scratch.file(&format!("machine{number}.log")))?;
-        let mut machine =
-            Machine(qemu.stdout(Stdio::piped()).stderr(log).spawn().context("cannot start qemu-system-x86_64")?);
-        let deadline = Instant::now() + BOOT_LIMIT;
-        let mut began = None;
-        let mut said = String::new();
-        let mut lines = BufReader::new(machine.0.stdout.take().expect("it is piped"));
-        let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line)? > 0 {
-            let text = String::from_utf8_lossy(&line).into_owned();
-            if text.contains(BEGINS) {
-                began = Some(Instant::now());
-            }
-            if let (Some(began), true) = (began, text.contains(ENDS)) {
-                let ended = Instant::now();
-                machine.0.wait()?;
-                return Ok((began, ended));
-            }
-            if Instant::now() > deadline {
-                bail!("a machine has not booted after {BOOT_LIMIT:?}: {said}");
-            }
-            said.push_str(&text);
-            line.clear();
-        }
-        bail!("a machine did not boot: {said}")
+        see_boot(qemu.stderr(log), Instant::now() + BOOT_LIMIT)
     }
 
     fn replay(&self, volume: &Export, trace: &Path, machines: u64, think: f64) -> Result<f64> {
         let script = root().join("xtask/src/bench/vendor/replay.py");
         let uri = format!("nbd+unix:///{}?socket={}", volume.name, volume.socket.display());
-        let mut replay = command("/usr/bin/python3", &[&script.to_string_lossy(), &uri, &trace.to_string_lossy()]);
+        let mut replay =
+            command("/usr/bin/python3", &["-B", &script.to_string_lossy(), &uri, &trace.to_string_lossy()]);
         replay.args([machines, TOGETHER, self.image_bytes].map(|number| number.to_string())).arg(think.to_string());
-        let line = output_of(replay)?;
+        let line = output_within(replay, REPLAY_LIMIT)?;
         value_of(&line, "seconds").with_context(|| format!("replay.py printed no seconds: {line}"))
     }
 }
 
-/// Ends with the value.
-struct Machine(Child);
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// Runs a machine until it has switched itself off: when it mounted its image, and when it said that it was through.
+fn see_boot(machine: &mut Command, deadline: Instant) -> Result<(Instant, Instant)> {
+    let mut machine = Running::start(machine.stdout(Stdio::piped()))?;
+    let mut began = None;
+    let mut said = String::new();
+    for line in machine.lines_until(deadline) {
+        let line = line.with_context(|| format!("a machine did not boot: {said}"))?;
+        let text = String::from_utf8_lossy(&line);
+        if text.contains(BEGINS) {
+            began = Some(Instant::now());
+        }
+        if let (Some(began), true) = (began, text.contains(ENDS)) {
+            let ended = Instant::now();
+            machine.wait_until(deadline).context("a machine does not switch itself off")?;
+            return Ok((began, ended));
+        }
+        said.push_str(&text);
     }
+    bail!("a machine did not boot: {said}")
 }
 
 fn processors() -> f64 {
@@ -377,6 +368,22 @@ mod tests {
         let packed = [frame("1000,R,0,4096\n"), frame("1500,R,8192,65536\n")].concat();
         assert_eq!(unpack(&packed).expect("what was packed is text"), "1000,R,0,4096\n1500,R,8192,65536\n");
         assert!(unpack(&packed[..packed.len() - 3]).is_err());
+    }
+
+    #[test]
+    fn a_machine_that_says_nothing_or_does_not_switch_itself_off_ends_at_the_deadline() {
+        let seen = |script: &str, limit_ms| {
+            see_boot(&mut command("sh", &["-c", script]), Instant::now() + Duration::from_millis(limit_ms))
+        };
+        let boots = format!("echo '{BEGINS}'; echo '{ENDS}'");
+        let (began, ended) = seen(&boots, 600_000).expect("it boots");
+        assert!(began <= ended);
+        let hangs = ["exec sleep 600".to_owned(), format!("{boots}; exec sleep 600")];
+        for hang in hangs {
+            let error = format!("{:#}", seen(&hang, 100).expect_err("it hangs"));
+            assert!(error.contains("deadline"), "{error}");
+        }
+        assert!(seen("echo panic", 600_000).expect_err("it ended").to_string().contains("did not boot: panic"));
     }
 
     #[test]

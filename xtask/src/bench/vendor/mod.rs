@@ -17,20 +17,21 @@ mod thrash;
 mod two_pools;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
 use self::sheet::Sheet;
 use super::figure::Figure;
-use super::report::{commit, date, machine};
+use super::report::{date, machine};
+use super::scratch::MEMORY;
 use super::{Bench, Section};
-use crate::command::root;
+use crate::command::{command_line, root};
 
 /// Measures, draws and writes down.
 pub(super) fn measure(bench: &Bench, section: Section, id: &'static str) -> Result<Vec<Figure>> {
     let sheet = run(bench, section)?;
-    let run = format!("{}; {}; commit {}; `cargo x bench --only {id}`", machine(), date()?, commit());
+    let run = format!("{}; {}; {}; `{}`", machine(Path::new(MEMORY)), date()?, bench.build, command_line());
     let folder = folder(bench);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let picture = folder.join(format!("{id}.svg"));
@@ -79,4 +80,43 @@ fn run(bench: &Bench, section: Section) -> Result<Sheet> {
 
 fn folder(bench: &Bench) -> PathBuf {
     root().join(if bench.quick { "bench-results/benchmarks" } else { "docs/benchmarks" })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::command::{command, printed_within};
+
+    #[test]
+    fn processes_that_begin_together_do_not_wait_for_one_that_fails() {
+        const SCRIPT: &str = "
+import sys, time
+import together
+def work(ready, number, fails):
+    if fails == 'before' and number == 1:
+        sys.exit('it fails')
+    ready()
+    if fails == 'after' and number == 1:
+        sys.exit('it fails')
+    if fails != 'never':
+        time.sleep(600)
+    return number
+print(sum(together.run(work, [(number, sys.argv[1]) for number in range(3)])[1]))
+";
+        let run = |fails: &str| {
+            let mut python = command("python3", &["-B", "-c", SCRIPT, fails]);
+            python.env("PYTHONPATH", root().join("xtask/src/bench/vendor")).stderr(Stdio::null());
+            // Less than they wait for each other.
+            printed_within(&mut python, Duration::from_secs(50)).expect("it ends")
+        };
+        let (status, sum) = run("never");
+        assert_eq!((status.success(), sum.as_str()), (true, "3\n"));
+        for fails in ["before", "after"] {
+            let (status, sum) = run(fails);
+            assert_eq!((status.code(), sum.as_str()), (Some(1), ""), "{fails}");
+        }
+    }
 }

@@ -8,9 +8,10 @@ const HEAD: &str = "\
 
 What vendors of SSD caches published of their products, done again with Hotset: their configuration on an emulated array, their
 row beside ours. What counts is the ratio: with the cache to without. A row *reached* the vendor's ratio if it is less than 5 % below
-it; none may be slower than without a cache. Each part is written by a run of its benchmark (`make bench-vendor` runs all of them),
-with the plots. Arrays and SSDs are emulated, in times that pass on timers, at the speed that is stated; their data are in memory.
-The daemon, NBD, and the clients are real and share the processors of the machine that is named.
+it; a row of which the vendor published nothing is *not slower* if it is less than 5 % below no cache. None may be slower than
+without a cache. Each part is written by a run of its benchmark (`make bench-vendor` runs all of them), with the plots. Arrays and
+SSDs are emulated, in times that pass on timers, at the speed that is stated; their data are in memory. The daemon, NBD, and the
+clients are real and share the processors of the machine that is named.
 
 | test | what it found |
 |---|---|
@@ -84,7 +85,7 @@ mod tests {
         let third = put(&second, "b1", &sheet(), "4 CPUs");
         assert!(!third.contains("2 CPUs, one") && third.contains("4 CPUs") && third.contains("2 CPUs, ten"));
         assert_eq!(third.len(), second.len() - "2 CPUs, one".len() + "4 CPUs".len());
-        assert_eq!(third.matches("| [B1](#b1) | B0, an example: 1 of 3 rows").count(), 1);
+        assert_eq!(third.matches("| [B1](#b1) | B0, an example: 1 of 2 rows").count(), 1);
     }
 
     #[test]

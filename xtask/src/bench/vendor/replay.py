@@ -2,11 +2,11 @@
 once, each in an image of its own, one behind the other. Requests of a machine wait for the one before and for the time that the recorded
 machine took then, times THINK; those that it sent together go out together. Prints the seconds until the last machine is through."""
 
-import multiprocessing
 import sys
 import time
 
 import nbd
+import together
 
 TOGETHER_US = 200
 IN_FLIGHT = 32
@@ -24,10 +24,10 @@ def groups(path):
     return made
 
 
-def machine(uri, trace, base, think, start):
+def machine(ready, uri, trace, base, think):
     handle = nbd.NBD()
     handle.connect_uri(uri)
-    start.wait()
+    ready()
     for gap, requests in trace:
         if gap * think > 0.0001:
             time.sleep(gap * think)
@@ -47,20 +47,8 @@ def main():
     uri, path, think = sys.argv[1], sys.argv[2], float(sys.argv[6])
     machines, first, image = map(int, sys.argv[3:6])
     trace = groups(path)
-    start = multiprocessing.Barrier(machines + 1)
-    at_work = []
-    for number in range(machines):
-        arguments = (uri, trace, (first + number) * image, think, start)
-        at_work.append(multiprocessing.Process(target=machine, args=arguments))
-    for process in at_work:
-        process.start()
-    start.wait()
-    began = time.monotonic()
-    for process in at_work:
-        process.join()
-    if any(process.exitcode != 0 for process in at_work):
-        sys.exit("a machine failed")
-    print("seconds=%.3f" % (time.monotonic() - began))
+    seconds, _ = together.run(machine, [(uri, trace, (first + number) * image, think) for number in range(machines)])
+    print("seconds=%.3f" % seconds)
 
 
 main()

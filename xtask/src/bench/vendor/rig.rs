@@ -12,7 +12,7 @@ use super::super::Bench;
 use super::super::clients::{Access, Export, Load, Measured, Pattern, batching_all, batching_command, value_of};
 use super::super::daemon::Daemon;
 use super::super::scratch::InMemory;
-use crate::command::output_of;
+use crate::command::output_within;
 
 /// Requests are counted over intervals of this length while a cache warms up.
 const INTERVAL_MS: u64 = 200;
@@ -167,7 +167,7 @@ impl<'a> Rig<'a> {
         let one = |volume: &Export| -> Result<Curve> {
             let mut client = batching_command(&self.bench.release, volume, load);
             client.arg(format!("interval={INTERVAL_MS}"));
-            let text = output_of(client)?;
+            let text = output_within(client, load.limit())?;
             let last = text.lines().last().unwrap_or_default();
             if value_of(last, "errors") != Some(0.0) {
                 bail!("nbd_load met errors: {last}");

@@ -4,6 +4,7 @@
 //! has of the file is dropped all the time: it is the volume that is measured.
 
 use std::fs;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -18,7 +19,8 @@ use super::super::clients::{Export, value_of};
 use super::plot::Panel;
 use super::rig::{Curve, Kind, Rig, Ssds, warm_after};
 use super::sheet::{Row, Sheet, Unit, WarmUp};
-use crate::command::{command, output_of, root, succeed};
+use crate::command::{clean_up, command, output_of, output_within, root, succeed};
+use crate::running::{check_interruption, end};
 
 const ARRAY: &str = "preset=b1,disks=4,disk-cache=1M,span=8G";
 const SPEED: &str = "iops=50000,rate=500MB,flush=100us";
@@ -31,6 +33,10 @@ const REQUEST_BYTES: u64 = 64 << 10;
 const VENDOR: (f64, f64) = (183.0, 1946.0);
 const PORT: u16 = 44_445;
 const START_LIMIT: Duration = Duration::from_secs(30);
+/// A server that takes longer to end is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// Clients may take so much beside their seconds: until all are connected, and until the last read is answered.
+const READ_SLACK: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(50);
 /// The file leaves the page cache so often.
 const DROP: Duration = Duration::from_millis(200);
@@ -119,20 +125,22 @@ impl Share {
         let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
         let disk = path("fuse/disk");
         let uri = format!("nbd+unix:///{}?socket={}", volume.name, volume.socket.display());
-        let served = Server::start(bench, "nbdfuse", &[&disk, &uri])?;
+        let mut served = Server::start(bench, "nbdfuse", &[&disk, &uri])?;
         let unmounts_served = Undo::new("fusermount3", &["-u", "-z", "-q", &path("fuse")]);
-        wait_until("nbdfuse has mounted", || Path::new(&disk).exists())?;
+        served.wait_until("nbdfuse has mounted", || Path::new(&disk).exists())?;
         let device = output_of(command("losetup", &["--find", "--show", "--direct-io=on", &disk]))?.trim().to_owned();
         let attached = Undo::new("losetup", &["--detach", &device]);
         succeed(command("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", &device]))?;
-        succeed(command("mount", &["-t", "ext4", "-o", "noatime", &device, &path("share")]))?;
+        succeed(command("mount", &["-t", "ext4", "-o", "noatime,nosuid,nodev", &device, &path("share")]))?;
         let mounted = Undo::new("umount", &[&path("share")]);
         let (of, count) = (format!("of={}", path("share/data")), format!("count={}", file_bytes >> 20));
         succeed(command("dd", &["if=/dev/urandom", &of, "bs=1M", &count, "conv=fsync", "status=none"]))?;
         fs::write(folder.join("smb.conf"), configuration(&folder.to_string_lossy()))?;
         let options = ["--foreground", "--no-process-group", &format!("--configfile={}", path("smb.conf"))];
-        let server = Server::start(bench, "smbd", &options).context("Samba is in the package samba")?;
-        wait_until("smbd listens", || std::net::TcpStream::connect(("127.0.0.1", PORT)).is_ok())?;
+        // Whoever answers there is ours.
+        TcpListener::bind(("127.0.0.1", PORT)).with_context(|| format!("port {PORT} is for smbd, and taken"))?;
+        let mut server = Server::start(bench, "smbd", &options).context("Samba is in the package samba")?;
+        server.wait_until("smbd listens", || TcpStream::connect(("127.0.0.1", PORT)).is_ok())?;
         Ok(Self {
             folder,
             _server: server,
@@ -150,12 +158,12 @@ impl Share {
         let script = root().join("xtask/src/bench/vendor/smb_reads.py");
         let url = format!("smb://127.0.0.1:{PORT}/share/data");
         let numbers = [clients, seconds, file_bytes, REQUEST_BYTES, SEED.fetch_add(1, Ordering::Relaxed)];
-        let mut readers = command("python3", &[&script.to_string_lossy(), &url]);
+        let mut readers = command("python3", &["-B", &script.to_string_lossy(), &url]);
         readers.args(numbers.map(|number| number.to_string())).env("HOME", self.folder.join("home"));
         let ended = AtomicBool::new(false);
         let line = thread::scope(|scope| {
             let dropped = scope.spawn(|| self.keep_out_of_page_cache(&ended));
-            let line = output_of(readers);
+            let line = output_within(readers, Duration::from_secs(seconds) + READ_SLACK);
             ended.store(true, Ordering::Relaxed);
             dropped.join().expect("it does not panic")?;
             line
@@ -173,7 +181,7 @@ impl Share {
     }
 }
 
-/// Guests read and write as root what lies in the folder's `share`.
+/// Guests read as root what lies in the folder's `share`.
 fn configuration(folder: &str) -> String {
     let folders: String =
         ["private dir", "lock directory", "state directory", "cache directory", "pid directory", "ncalrpc dir"]
@@ -183,19 +191,8 @@ fn configuration(folder: &str) -> String {
     format!(
         "[global]\n  server role = standalone server\n  map to guest = bad user\n  guest account = root\n  smb ports = {PORT}\n  \
         interfaces = 127.0.0.1\n  bind interfaces only = yes\n  disable netbios = yes\n  load printers = no\n  disable spoolss = yes\n  \
-        log file = {folder}/private/log\n{folders}[share]\n  path = {folder}/share\n  guest ok = yes\n  read only = no\n"
+        log file = {folder}/private/log\n{folders}[share]\n  path = {folder}/share\n  guest ok = yes\n  read only = yes\n"
     )
-}
-
-fn wait_until(what: &str, mut there: impl FnMut() -> bool) -> Result<()> {
-    let began = Instant::now();
-    while !there() {
-        if began.elapsed() > START_LIMIT {
-            bail!("not after {START_LIMIT:?}: {what}");
-        }
-        thread::sleep(POLL);
-    }
-    Ok(())
 }
 
 /// A program that serves until the value is dropped.
@@ -205,17 +202,34 @@ impl Server {
     fn start(bench: &Bench, program: &str, arguments: &[&str]) -> Result<Self> {
         let log = fs::File::create(bench.scratch.file(&format!("{program}.log")))?;
         let mut server = command(program, arguments);
-        // smbd ends all of its process group with itself: not ours.
+        // It ends when the value does, not with a key; smbd ends all of its process group with itself.
         server.stdout(Stdio::from(log.try_clone()?)).stderr(log).process_group(0);
         Ok(Self(server.spawn().with_context(|| format!("cannot start {program}"))?))
+    }
+
+    /// Waits for what the server does at its start.
+    fn wait_until(&mut self, what: &str, mut there: impl FnMut() -> bool) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            // Before the server is believed to have done it: what is there may be another's.
+            if let Some(status) = self.0.try_wait()? {
+                bail!("it ended at its start ({status}), not yet: {what}");
+            }
+            if there() {
+                return Ok(());
+            }
+            check_interruption()?;
+            if began.elapsed() > START_LIMIT {
+                bail!("not after {START_LIMIT:?}: {what}");
+            }
+            thread::sleep(POLL);
+        }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let asked = succeed(command("kill", &["-TERM", &self.0.id().to_string()]));
-        let ended = asked.and_then(|()| Ok(self.0.wait()?));
-        if let Err(error) = ended {
+        if let Err(error) = end(&mut self.0, STOP_LIMIT) {
             eprintln!("cargo x bench: cannot end a server: {error:#}");
         }
     }
@@ -235,7 +249,7 @@ impl Drop for Undo {
         let words: Vec<&str> = self.0.iter().map(String::as_str).collect();
         let began = Instant::now();
         // What used it may take a moment to be gone.
-        while let Err(error) = succeed(command(words[0], &words[1..])) {
+        while let Err(error) = clean_up(command(words[0], &words[1..])) {
             if began.elapsed() > START_LIMIT {
                 eprintln!("cargo x bench: {error:#}");
                 return;
@@ -250,6 +264,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_server_that_ended_is_not_believed_to_have_done_what_another_did() {
+        let server =
+            |script: &str| Server(command("sh", &["-c", script]).process_group(0).spawn().expect("a shell starts"));
+        let mut ended = server("exit 3");
+        ended.0.wait().expect("it is waited for");
+        let error = ended.wait_until("it listens", || true).expect_err("it has ended");
+        assert_eq!(error.to_string(), "it ended at its start (exit status: 3), not yet: it listens");
+        assert!(server("exec sleep 600").wait_until("it listens", || true).is_ok());
+    }
+
+    #[test]
     fn the_share_is_for_guests_of_this_machine_alone() {
         let text = configuration("/somewhere");
         for line in [
@@ -257,6 +282,7 @@ mod tests {
             "  smb ports = 44445",
             "  path = /somewhere/share",
             "  guest ok = yes",
+            "  read only = yes",
             "  state directory = /somewhere/private",
         ] {
             assert!(text.lines().any(|other| other == line), "{line} in {text}");

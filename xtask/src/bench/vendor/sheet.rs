@@ -101,6 +101,8 @@ pub(super) struct WarmUp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Reached,
+    /// The vendor published nothing of it, and the cache is not slower than none.
+    NotSlower,
     /// The vendor gained more.
     Short,
     /// The cache is slower than none.
@@ -111,6 +113,7 @@ impl Verdict {
     fn words(self) -> &'static str {
         match self {
             Self::Reached => "reached",
+            Self::NotSlower => "not slower",
             Self::Short => "**short**",
             Self::Slower => "**slower than without**",
         }
@@ -137,24 +140,36 @@ impl Sheet {
     pub(super) fn verdict(&self, row: &Row) -> Verdict {
         let ratio = self.ratio(row);
         if ratio < 1.0 - NOISE {
-            Verdict::Slower
-        } else if self.vendor_ratio(row).is_some_and(|vendor| ratio < vendor * (1.0 - NOISE)) {
-            Verdict::Short
-        } else {
-            Verdict::Reached
+            return Verdict::Slower;
+        }
+        match self.vendor_ratio(row) {
+            None => Verdict::NotSlower,
+            Some(vendor) if ratio < vendor * (1.0 - NOISE) => Verdict::Short,
+            Some(_) => Verdict::Reached,
         }
     }
 
-    /// How many rows there are of each verdict, in words.
+    /// How many rows there are of each verdict, in words. Only a row with a figure of the vendor's can reach it.
     pub(super) fn sum(&self) -> String {
-        let count = |verdict| self.rows.iter().filter(|row| self.verdict(row) == verdict).count();
-        let (short, slower) = (count(Verdict::Short), count(Verdict::Slower));
-        let reached = format!("{} of {} rows reach the vendor's ratio", count(Verdict::Reached), self.rows.len());
-        match (short, slower) {
-            (0, 0) => reached,
-            (_, 0) => format!("{reached}, {short} fall short"),
-            (0, _) => format!("{reached}, {slower} slower than without"),
-            (_, _) => format!("{reached}, {short} fall short, {slower} slower than without"),
+        let (compared, alone): (Vec<&Row>, Vec<&Row>) =
+            self.rows.iter().partition(|row| self.vendor_ratio(row).is_some());
+        let count = |rows: &[&Row], verdict| rows.iter().filter(|row| self.verdict(row) == verdict).count();
+        let (reached, all) = (count(&compared, Verdict::Reached), compared.len());
+        let mut sum = if alone.is_empty() {
+            format!("{reached} of {all} rows reach the vendor's ratio")
+        } else {
+            format!("{reached} of {all} rows with a vendor's figure reach it")
+        };
+        for (verdict, words) in [(Verdict::Short, "fall short"), (Verdict::Slower, "slower than without")] {
+            match count(&compared, verdict) {
+                0 => {}
+                rows => sum.push_str(&format!(", {rows} {words}")),
+            }
+        }
+        match (alone.len(), count(&alone, Verdict::Slower)) {
+            (0, _) => sum,
+            (rows, 0) => format!("{sum}; {rows} more have none and are not slower"),
+            (rows, slower) => format!("{sum}; {rows} more have none, {slower} of them slower than without"),
         }
     }
 
@@ -229,7 +244,7 @@ impl Sheet {
         let told = |row: &Row| {
             let ratio = self.ratio(row);
             let gap = match self.verdict(row) {
-                Verdict::Reached => return None,
+                Verdict::Reached | Verdict::NotSlower => return None,
                 Verdict::Slower => format!("{:.0} % slower with the cache than without", 100.0 * (1.0 - ratio)),
                 Verdict::Short => {
                     let vendor = self.vendor_ratio(row).unwrap_or(1.0);
@@ -291,7 +306,37 @@ pub(super) mod tests {
         let sheet = sheet();
         let verdicts: Vec<Verdict> = sheet.rows.iter().map(|row| sheet.verdict(row)).collect();
         assert_eq!(verdicts, [Verdict::Reached, Verdict::Short, Verdict::Slower]);
-        assert_eq!(sheet.sum(), "1 of 3 rows reach the vendor's ratio, 1 fall short, 1 slower than without");
+    }
+
+    #[test]
+    fn only_rows_with_a_figure_of_the_vendors_reach_it() {
+        let sum_of = |count: usize, more: &[(f64, f64)]| {
+            let mut sheet = sheet();
+            sheet.rows.truncate(count);
+            sheet.rows.extend(more.iter().map(|ours| Row::new("alone", None, *ours)));
+            sheet.sum()
+        };
+        assert_eq!(sum_of(2, &[]), "1 of 2 rows reach the vendor's ratio, 1 fall short");
+        let (as_fast, slower) = ((1000.0, 960.0), (1000.0, 940.0));
+        assert_eq!(
+            sum_of(1, &[as_fast]),
+            "1 of 1 rows with a vendor's figure reach it; 1 more have none and are not slower"
+        );
+        assert_eq!(
+            sum_of(2, &[as_fast, slower]),
+            "1 of 2 rows with a vendor's figure reach it, 1 fall short; 2 more have none, 1 of them slower than without"
+        );
+        let mut sheet = sheet();
+        sheet.rows = vec![Row::new("alone", None, as_fast), Row::new("alone", None, slower)];
+        assert_eq!(sheet.verdict(&sheet.rows[0]), Verdict::NotSlower);
+        assert_eq!(sheet.verdict(&sheet.rows[1]), Verdict::Slower);
+        assert_eq!(
+            sheet.shortfalls(),
+            ["alone: 6 % slower with the cache than without; no number of this run explains it."]
+        );
+        sheet.rows[0].vendor = Vendor::Ratio(5.0);
+        sheet.rows[0].ours = Pair { without: 1000.0, with: 900.0 };
+        assert!(sheet.sum().starts_with("0 of 1 rows with a vendor's figure reach it, 1 slower than without; 1 more"));
     }
 
     #[test]

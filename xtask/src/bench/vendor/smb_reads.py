@@ -2,16 +2,17 @@
 with a session of its own, by Samba's client library. Prints what all of them did together."""
 
 import ctypes
-import multiprocessing
 import os
 import random
 import sys
 import time
 
+import together
+
 CONFIGURATION = "[global]\n  client min protocol = SMB3\n  disable netbios = yes\n"
 
 
-def client(url, seconds, span, request, seed, start, done):
+def client(ready, url, seconds, span, request, seed):
     library = ctypes.CDLL("libsmbclient.so.0", use_errno=True)
     library.smbc_lseek.restype = ctypes.c_int64
     library.smbc_lseek.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int]
@@ -27,14 +28,14 @@ def client(url, seconds, span, request, seed, start, done):
         sys.exit("cannot open %s: %s" % (url, os.strerror(ctypes.get_errno())))
     buffer = ctypes.create_string_buffer(request)
     draw = random.Random(seed)
-    start.wait()
+    ready()
     count, ends = 0, time.monotonic() + seconds
     while time.monotonic() < ends:
         offset = draw.randrange(span // request) * request
         if library.smbc_lseek(file, offset, os.SEEK_SET) != offset or library.smbc_read(file, buffer, request) != request:
             sys.exit("a read at %d failed: %s" % (offset, os.strerror(ctypes.get_errno())))
         count += 1
-    done.put(count)
+    return count
 
 
 def main():
@@ -43,21 +44,8 @@ def main():
     os.makedirs(home, exist_ok=True)
     with open(os.path.join(home, "smb.conf"), "w") as file:
         file.write(CONFIGURATION)
-    start, done = multiprocessing.Barrier(clients), multiprocessing.Queue()
-    at_work = []
-    for number in range(clients):
-        arguments = (url, seconds, span, request, seed * 1000 + number, start, done)
-        at_work.append(multiprocessing.Process(target=client, args=arguments))
-    for process in at_work:
-        process.start()
-    for process in at_work:
-        process.join()
-        if process.exitcode != 0:
-            # The others wait for it.
-            for other in at_work:
-                other.kill()
-            sys.exit("a client failed")
-    count = sum(done.get() for _ in range(clients))
+    each = [(url, seconds, span, request, seed * 1000 + number) for number in range(clients)]
+    count = sum(together.run(client, each)[1])
     print("requests=%d iops=%.1f" % (count, count / seconds))
 
 
