@@ -1,5 +1,7 @@
 //! What SSDs are and how they say they are: the second table of `pool show`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use hotset_api::{Smart, Ssd, SsdIdentity};
 
 use super::table::Table;
@@ -8,13 +10,14 @@ use crate::size::human;
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
 pub(super) fn table(ssds: &[Ssd]) -> String {
+    let now_unix_ms = now_unix_ms();
     let mut table = Table::new(&["SSD", "HEALTH", ">WEAR", "WORN OUT", ">WRITTEN, ALL STARTS", "DRIVE", "LINK", "BAY"]);
     for ssd in ssds {
         table.row(vec![
             ssd.path.clone(),
             ssd.health.word().to_owned(),
             ssd.smart.wear_percent.map_or_else(|| "unknown".to_owned(), |percent| format!("{percent} %")),
-            worn_out(&ssd.smart),
+            worn_out(&ssd.smart, now_unix_ms),
             human(ssd.smart.cache_written_bytes),
             drive(&ssd.identity),
             joined(" ", &[&ssd.identity.transport, &ssd.identity.link_speed]),
@@ -23,15 +26,20 @@ pub(super) fn table(ssds: &[Ssd]) -> String {
     }
     let mut text = table.render();
     for ssd in ssds.iter().filter(|ssd| !ssd.smart.problem.is_empty()) {
-        text.push_str(&format!("{}: no S.M.A.R.T. data: {}\n", ssd.path, ssd.smart.problem));
+        text.push_str(&format!("{}: not all is known: {}\n", ssd.path, ssd.smart.problem));
     }
     text
 }
 
-/// In days from when the forecast was asked for.
-fn worn_out(smart: &Smart) -> String {
+fn now_unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// In days from now.
+fn worn_out(smart: &Smart, now_unix_ms: u64) -> String {
     let Some(at) = smart.worn_out_at_unix_ms else { return "unknown".to_owned() };
-    match at.saturating_sub(smart.checked_at_unix_ms) / DAY_MS {
+    match at.saturating_sub(now_unix_ms) / DAY_MS {
         0 => "now".to_owned(),
         days => format!("in {days} days"),
     }
@@ -67,9 +75,10 @@ mod tests {
         let nameless = SsdIdentity { model: String::new(), manufacturer: String::new(), ..identity.clone() };
         assert_eq!(drive(&nameless), "serial S1");
         assert_eq!(drive(&SsdIdentity { manufacturer: "Other".to_owned(), ..identity }), "Other ACME Fast, serial S1");
-        let smart = Smart { checked_at_unix_ms: DAY_MS, worn_out_at_unix_ms: Some(4 * DAY_MS), ..Smart::default() };
-        assert_eq!(worn_out(&smart), "in 3 days");
-        assert_eq!(worn_out(&Smart { worn_out_at_unix_ms: Some(0), ..smart.clone() }), "now");
-        assert_eq!(worn_out(&Smart { worn_out_at_unix_ms: None, ..smart }), "unknown");
+        // It is not asked while it is offline.
+        let smart = Smart { checked_at_unix_ms: 0, worn_out_at_unix_ms: Some(4 * DAY_MS), ..Smart::default() };
+        assert_eq!(worn_out(&smart, DAY_MS), "in 3 days");
+        assert_eq!(worn_out(&Smart { worn_out_at_unix_ms: Some(0), ..smart.clone() }, DAY_MS), "now");
+        assert_eq!(worn_out(&Smart { worn_out_at_unix_ms: None, ..smart }, DAY_MS), "unknown");
     }
 }

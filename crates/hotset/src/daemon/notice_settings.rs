@@ -25,6 +25,9 @@ const TIMEOUT_S_MAX: u64 = 60;
 /// Addresses of e-mail at most.
 const RECIPIENTS_MAX: usize = 20;
 
+/// Stands for what is not shown.
+const HIDDEN: &str = "…";
+
 /// The table as it is written. What is left out stays at its default.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
@@ -98,6 +101,24 @@ pub(crate) struct WebHook {
     pub(crate) ca: Option<PathBuf>,
 }
 
+impl WebHook {
+    /// What people are told of where it is. The rest lets whoever has it post there.
+    pub(crate) fn address(&self) -> String {
+        let scheme = self.uri.scheme_str().unwrap_or_default();
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        format!("{scheme}://{authority}/{HIDDEN}")
+    }
+
+    /// What people are told of an answer, which may repeat what was asked.
+    pub(crate) fn hide_path(&self, answer: &str) -> String {
+        let whole = self.uri.path_and_query().map_or("", |whole| whole.as_str());
+        // The longest first.
+        let secrets = [whole, self.uri.path(), self.uri.query().unwrap_or_default()];
+        let secrets = secrets.into_iter().filter(|secret| secret.len() > 1);
+        secrets.fold(answer.to_owned(), |answer, secret| answer.replace(secret, HIDDEN))
+    }
+}
+
 /// How a mail server is talked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Security {
@@ -159,9 +180,9 @@ impl NoticeSettings {
         self.targets().contains(&target)
     }
 
-    /// Of a target, for people.
+    /// Of a target, for people: without what is secret.
     pub(crate) fn address(&self, target: NoticeTarget) -> String {
-        let of_hook = || self.web_hook.as_ref().map(|hook| hook.uri.to_string());
+        let of_hook = || self.web_hook.as_ref().map(WebHook::address);
         let of_mail = || {
             let mail = self.mail.as_ref()?;
             let to: Vec<String> = mail.to.iter().map(ToString::to_string).collect();
@@ -271,7 +292,8 @@ fn web_hook(table: &NoticesTable) -> Result<Option<WebHook>, String> {
     let what = "write it as \"https://example.org/path\"";
     let uri: Uri = text.parse().map_err(|error| format!("web_hook: {error}; {what}"))?;
     let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {
-        return Err(format!("web_hook {text:?}: {what}"));
+        // Without the text: its path is a secret.
+        return Err(format!("web_hook: {what}"));
     };
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err("web_hook: it has a user in it; secrets go into web_hook_token_file".to_owned());
@@ -398,8 +420,11 @@ mod tests {
             let message = settings(text).expect_err(text);
             assert!(message.starts_with(begins) && message.contains(part), "{text}: {message}");
         }
+        let typo = settings("web_hook = \"htps://a/XXXX\"").unwrap_err();
+        assert!(!typo.contains("XXXX"), "its path is a secret: {typo}");
         let both =
             settings("web_hook = \"https://a/b\"\nsmtp_host = \"m\"\nmail_to = [\"Ops <a@b.example>\"]").unwrap();
+        assert_eq!(both.address(NoticeTarget::WebHook), "https://a/…");
         assert_eq!(both.targets(), [NoticeTarget::WebHook, NoticeTarget::Mail]);
         assert_eq!(both.mail.as_ref().map(|mail| (mail.port, mail.security)), Some((587, Security::StartTls)));
         assert_eq!(both.address(NoticeTarget::Mail), "Ops <a@b.example> by m:587");

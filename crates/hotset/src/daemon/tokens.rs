@@ -1,5 +1,6 @@
 //! Bearer tokens: who may use the API over the network. Only hashes of them are kept.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotset_api::{ApiError, ApiErrorKind, Deleted, Role, Token, TokenCreate, TokenCreated, TokenList};
@@ -36,6 +37,9 @@ pub(crate) struct TokenRecord {
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     records: Mutex<Vec<TokenRecord>>,
+    /// Names of deleted tokens that the state directory may still have. Locked while that is written: who shows a token does not
+    /// wait for it.
+    unrecorded: Mutex<BTreeSet<String>>,
     deleted: watch::Sender<()>,
     /// Why the record cannot be read, if so: then nobody has a token, rather than anybody.
     unread: Mutex<Option<String>>,
@@ -89,6 +93,11 @@ impl Tokens {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whole as the records are.
+    fn unrecorded(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whose token this is. Takes the same time whichever of the tokens it is, and if it is none.
     pub(crate) fn who(&self, token: &str) -> Option<(Identity, Role)> {
         let hash = hash(token);
@@ -125,14 +134,15 @@ impl Tokens {
     pub(crate) fn create(&self, state: &StateDirectory, request: &TokenCreate) -> Result<TokenCreated, ApiError> {
         check_name(&request.name)?;
         self.check_read()?;
-        let mut records = self.records();
-        if records.iter().any(|record| record.name == request.name) {
+        let mut unrecorded = self.unrecorded();
+        let mut changed = self.records().clone();
+        if changed.iter().any(|record| record.name == request.name) {
             let message = format!("token {}: a token of this name exists already", request.name);
             return Err(
                 ApiError::new(ApiErrorKind::Refused, message).with_hint("delete it first, or take another name")
             );
         }
-        if records.len() >= TOKENS_MAX {
+        if changed.len() >= TOKENS_MAX {
             return Err(ApiError::new(ApiErrorKind::Full, format!("there are {TOKENS_MAX} tokens already")));
         }
         let token = new_token()?;
@@ -142,28 +152,34 @@ impl Tokens {
             created_unix_ms: unix_ms(),
             sha256: hash(&token),
         };
-        let mut changed = records.clone();
         changed.push(record);
         state.write_tokens(&changed).map_err(|error| not_kept(&error))?;
-        *records = changed;
+        unrecorded.clear();
+        *self.records() = changed;
         tracing::info!(name = request.name, role = request.role.word(), "made a token");
         Ok(TokenCreated { name: request.name.clone(), role: request.role, token })
     }
 
-    /// From this answer on nobody gets in with it. Blocking.
+    /// From this answer on nobody gets in with it. If it cannot be written, that holds while this daemon runs, and whoever deletes it
+    /// again has it written. Blocking.
     pub(crate) fn delete(&self, state: &StateDirectory, name: &str) -> Result<Deleted, ApiError> {
         self.check_read()?;
-        let mut records = self.records();
-        let left: Vec<_> = records.iter().filter(|record| record.name != name).cloned().collect();
-        if left.len() == records.len() {
+        let mut unrecorded = self.unrecorded();
+        let mut left = self.records().clone();
+        let count = left.len();
+        left.retain(|record| record.name != name);
+        if left.len() == count && !unrecorded.contains(name) {
             return Err(ApiError::new(ApiErrorKind::NotFound, format!("token {name}: there is no such token"))
                 .with_hint("`hotset token list` shows all"));
         }
-        state.write_tokens(&left).map_err(|error| not_kept(&error))?;
-        *records = left;
-        drop(records);
+        self.records().clone_from(&left);
         self.deleted.send_replace(());
         tracing::info!(name, "deleted a token");
+        if let Err(error) = state.write_tokens(&left) {
+            unrecorded.insert(name.to_owned());
+            return Err(not_on_record(name, &error));
+        }
+        unrecorded.clear();
         Ok(Deleted { deleted: name.to_owned() })
     }
 }
@@ -197,8 +213,21 @@ fn not_kept(error: &std::io::Error) -> ApiError {
     ApiError::new(ApiErrorKind::Device, format!("the tokens cannot be kept in the state directory: {error}"))
 }
 
+fn not_on_record(name: &str, error: &std::io::Error) -> ApiError {
+    let message = format!(
+        "token {name}: nobody gets in with it while this daemon runs, but the state directory still has it, and a restart would \
+         let it in again: {error}"
+    );
+    let hint = format!("make room there, then `hotset token delete {name}` again");
+    ApiError::new(ApiErrorKind::Device, message).with_hint(hint)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use futures_util::FutureExt;
+
     use super::*;
 
     fn request(name: &str, role: Role) -> TokenCreate {
@@ -213,7 +242,7 @@ mod tests {
         let made = tokens.create(&state, &request("grafana", Role::View)).unwrap();
         let other = tokens.create(&state, &request("me", Role::Admin)).unwrap();
         assert_ne!(made.token, other.token);
-        let kept = std::fs::read_to_string(directory.path().join("tokens.json")).unwrap();
+        let kept = fs::read_to_string(directory.path().join("tokens.json")).unwrap();
         assert!(!kept.contains(made.token.trim_start_matches(TOKEN_PREFIX)), "only the hash is kept");
         let again = Tokens::load(&state);
         let named = |token: &str| again.who(token).map(|(identity, role)| (identity.name().to_owned(), role));
@@ -224,6 +253,36 @@ mod tests {
         again.delete(&state, "grafana").unwrap();
         assert_eq!(again.who(&made.token), None);
         assert_eq!(again.delete(&state, "grafana").unwrap_err().kind, ApiErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_token_is_revoked_at_once_when_that_cannot_be_written_and_for_good_when_it_is_deleted_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        let tokens = Tokens::load(&state);
+        let leaked = tokens.create(&state, &request("leaked", Role::Admin)).unwrap().token;
+        let other = tokens.create(&state, &request("other", Role::View)).unwrap().token;
+        let (identity, _) = tokens.who(&leaked).unwrap();
+        let mut follows = Box::pin(tokens.is_deleted(&identity));
+        assert_eq!((&mut follows).now_or_never(), None);
+        // A folder in its place: the file cannot be written.
+        let (file, aside) = (directory.path().join("tokens.json"), directory.path().join("aside"));
+        fs::rename(&file, &aside).unwrap();
+        fs::create_dir(&file).unwrap();
+        for _ in 0..2 {
+            let error = tokens.delete(&state, "leaked").unwrap_err();
+            assert_eq!(error.kind, ApiErrorKind::Device, "{error}");
+            assert!(error.to_string().contains("`hotset token delete leaked` again"), "{error}");
+            assert_eq!(tokens.who(&leaked), None);
+        }
+        assert_eq!((&mut follows).now_or_never(), Some(()), "who follows events with it is cut off");
+        fs::remove_dir(&file).unwrap();
+        fs::rename(&aside, &file).unwrap();
+        assert!(Tokens::load(&state).who(&leaked).is_some(), "the file has it still");
+        tokens.delete(&state, "leaked").unwrap();
+        let again = Tokens::load(&state);
+        assert_eq!((again.who(&leaked), again.who(&other).is_some()), (None, true));
+        assert_eq!(tokens.delete(&state, "leaked").unwrap_err().kind, ApiErrorKind::NotFound);
     }
 
     #[test]

@@ -236,3 +236,60 @@ pub(super) fn forget(directory: &Path, target: NoticeTarget) {
 fn file_name(target: NoticeTarget) -> String {
     format!("notices-{}.json", target.word())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const PATH: &str = "/services/T00/B00/XXXX?key=YYYY";
+
+    /// Refuses one request, and repeats its path.
+    fn refuse_once(listener: &TcpListener) {
+        let mut stream = BufReader::new(listener.accept().unwrap().0);
+        let mut body_bytes = 0;
+        for line in (&mut stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty()) {
+            body_bytes = line.strip_prefix("content-length: ").map_or(body_bytes, |length| length.parse().unwrap());
+        }
+        stream.read_exact(&mut vec![0; body_bytes]).unwrap();
+        let path = PATH.split_once('?').unwrap().0;
+        let answer = format!("no hook {PATH} nor {path}");
+        let head = format!("HTTP/1.1 404 Not Found\r\ncontent-length: {}\r\n\r\n", answer.len());
+        stream.get_mut().write_all((head + &answer).as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn the_path_of_a_web_hook_is_in_no_condition() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let table = toml::from_str(&format!("web_hook = \"http://127.0.0.1:{port}{PATH}\"")).unwrap();
+        let settings = NoticeSettings::of(table).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (counters, register) = (Counters::default(), ConditionRegister::default());
+        let teller = Teller {
+            target: NoticeTarget::WebHook,
+            settings: watch::channel(Arc::new(settings.clone())).1,
+            events: Arc::new(EventLog::open(directory.path(), counters.clone())),
+            register: register.clone(),
+            counters,
+            directory: directory.path().to_owned(),
+            newest_id: 0,
+        };
+        let mut progress = Progress { told: 0, rate: Rate::default(), pause: PAUSE, not_before: None, kept: true };
+        let mut reason = || {
+            teller.try_to_tell(&mut progress, &settings, &Notice::test()).unwrap_err();
+            register.all(Vec::new())[0].reason.clone()
+        };
+        let hook = std::thread::spawn(move || refuse_once(&listener));
+        let refused = reason();
+        hook.join().unwrap();
+        let not_reached = reason();
+        assert_eq!(refused, format!("web hook http://127.0.0.1:{port}/…: answered 404 Not Found: no hook … nor …"));
+        assert!(not_reached.starts_with(&format!("web hook http://127.0.0.1:{port}/…: ")), "{not_reached}");
+        for part in ["services", "XXXX", "YYYY"] {
+            assert!(!not_reached.contains(part), "{not_reached}");
+        }
+    }
+}

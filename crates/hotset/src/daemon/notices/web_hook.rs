@@ -36,7 +36,8 @@ pub(super) fn post(hook: &WebHook, notice: &Notice, limit: Duration) -> Result<S
     if status.is_success() {
         return Ok(status.to_string());
     }
-    let said: String = said.lines().next().unwrap_or_default().chars().take(200).collect();
+    let said = hook.hide_path(said.lines().next().unwrap_or_default());
+    let said: String = said.chars().take(200).collect();
     let what = if said.is_empty() { status.to_string() } else { format!("{status}: {said}") };
     let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
     // What is wrong with this request stays wrong.

@@ -87,14 +87,23 @@ impl Ledger {
     }
 
     /// When the SSD will have taken 100 % at the pace seen; `None` before it was seen to wear.
-    pub(super) fn worn_out_at_unix_ms(&self, uuid: &str) -> Option<u64> {
+    ///
+    /// From the first step to the last it gained G percent in a time T: one percent takes T / G. Once the next percent is overdue by D,
+    /// the last step counts as D later: T + D for G percent, and the rest from then on. So the forecast moves away while nothing wears,
+    /// and stands still before.
+    pub(super) fn worn_out_at_unix_ms(&self, uuid: &str, now_unix_ms: u64) -> Option<u64> {
         let steps = &self.ssds.get(uuid)?.wear;
         let (first, last) = (steps.first()?, steps.last()?);
         let span_ms = last.at_unix_ms.checked_sub(first.at_unix_ms).filter(|span| *span >= PACE_MS_MIN)?;
         let gained = u64::from(last.wear_percent.checked_sub(first.wear_percent).filter(|gained| *gained > 0)?);
         let left = u64::from(100_u16.saturating_sub(last.wear_percent));
-        let left_ms = span_ms.checked_mul(left)?.div_euclid(gained);
-        (left_ms <= FORECAST_MS_MAX).then(|| last.at_unix_ms.saturating_add(left_ms))
+        if left == 0 {
+            return Some(last.at_unix_ms);
+        }
+        let next_at = last.at_unix_ms.saturating_add(span_ms.div_euclid(gained));
+        let overdue_ms = now_unix_ms.saturating_sub(next_at);
+        let left_ms = span_ms.saturating_add(overdue_ms).checked_mul(left)?.div_euclid(gained);
+        (left_ms <= FORECAST_MS_MAX).then(|| last.at_unix_ms.saturating_add(overdue_ms).saturating_add(left_ms))
     }
 }
 
@@ -140,16 +149,34 @@ mod tests {
     fn the_forecast_goes_on_at_the_pace_seen() {
         let mut ledger = Ledger::default();
         ledger.wear("a", 10, DAY_MS);
-        assert_eq!(ledger.worn_out_at_unix_ms("a"), None, "no pace yet");
+        assert_eq!(ledger.worn_out_at_unix_ms("a", DAY_MS), None, "no pace yet");
         ledger.wear("a", 10, 5 * DAY_MS);
         ledger.wear("a", 11, 11 * DAY_MS);
         ledger.wear("a", 12, 21 * DAY_MS);
         // Two percent in twenty days: the other 88 take 880.
-        assert_eq!(ledger.worn_out_at_unix_ms("a"), Some(901 * DAY_MS));
+        assert_eq!(ledger.worn_out_at_unix_ms("a", 21 * DAY_MS), Some(901 * DAY_MS));
         ledger.wear("a", 101, 22 * DAY_MS);
-        assert_eq!(ledger.worn_out_at_unix_ms("a"), Some(22 * DAY_MS), "it is so already");
+        assert_eq!(ledger.worn_out_at_unix_ms("a", 99 * DAY_MS), Some(22 * DAY_MS), "it is so already");
         ledger.wear("a", 0, 23 * DAY_MS);
-        assert_eq!(ledger.worn_out_at_unix_ms("a"), None, "another drive");
+        assert_eq!(ledger.worn_out_at_unix_ms("a", 23 * DAY_MS), None, "another drive");
+    }
+
+    #[test]
+    fn the_forecast_stands_until_the_next_percent_is_overdue_and_then_moves_away() {
+        let mut ledger = Ledger::default();
+        ledger.wear("a", 10, 0);
+        ledger.wear("a", 11, DAY_MS);
+        ledger.wear("a", 12, 2 * DAY_MS);
+        let day = |day: u64| ledger.worn_out_at_unix_ms("a", day * DAY_MS).map(|at| at / DAY_MS);
+        assert_eq!([day(2), day(3)], [Some(90), Some(90)], "a percent takes a day");
+        // One day overdue: two percent in three days.
+        assert_eq!(day(4), Some(3 + 3 * 88 / 2));
+        // A year of quiet: two percent in it.
+        assert_eq!(day(367), Some(366 + 366 * 88 / 2));
+        assert_eq!(day(10_000), None, "more than a hundred years");
+        ledger.wear("a", 99, 1000 * DAY_MS);
+        let end = ledger.worn_out_at_unix_ms("a", 1400 * DAY_MS).unwrap();
+        assert!(end > 1400 * DAY_MS, "the last percent is overdue, and not there");
     }
 
     #[test]
@@ -159,7 +186,7 @@ mod tests {
             ledger.wear("a", u16::try_from(minute).unwrap(), minute * 60_000);
         }
         assert_eq!(ledger.ssds["a"].wear.len(), STEPS_MAX);
-        assert_eq!(ledger.worn_out_at_unix_ms("a"), None);
+        assert_eq!(ledger.worn_out_at_unix_ms("a", 100 * 60_000), None);
         for number in 0..SSDS_MAX + 10 {
             ledger.count(&format!("{number}"), 1, u64::try_from(number).unwrap() + 1);
         }

@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hotset_api::{Smart, SsdIdentity};
+use hotset_cache::date_and_time;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
@@ -23,8 +24,9 @@ pub(crate) use ledger::Ledger;
 
 use self::identity::DiskBelow;
 use self::report::DriveReport;
+use super::blocking::blocking;
 use super::clock::unix_ms;
-use crate::running_time;
+use crate::{given_file, running_time};
 
 /// How often an SSD is asked.
 pub(super) const ASK_INTERVAL: Duration = Duration::from_secs(600);
@@ -67,12 +69,39 @@ pub(crate) struct KnownDrives {
 
 #[derive(Default)]
 struct Knowledge {
-    answers: BTreeMap<String, (SsdIdentity, Smart)>,
+    asked: BTreeMap<String, Asked>,
     ledger: Ledger,
     /// Disks that are in no pool, by path: somebody looked at them because they may become SSDs.
     found: BTreeMap<String, Smart>,
     /// Those of them that are to be asked.
     wishes: BTreeSet<String>,
+}
+
+/// An SSD that was asked: what it answered last, and why it did not answer since.
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    identity: SsdIdentity,
+    smart: Smart,
+    /// `None`: it never answered.
+    answered_at_unix_ms: Option<u64>,
+}
+
+impl Asked {
+    fn of(identity: SsdIdentity, smart: Smart) -> Self {
+        let answered_at_unix_ms = smart.problem.is_empty().then_some(smart.checked_at_unix_ms);
+        Self { identity, smart, answered_at_unix_ms }
+    }
+
+    /// It was asked again. Silence takes nothing back: an alert holds until the SSD answers without one.
+    fn learn(&mut self, identity: SsdIdentity, smart: Smart) {
+        match self.answered_at_unix_ms {
+            Some(at) if !smart.problem.is_empty() => {
+                self.smart.checked_at_unix_ms = smart.checked_at_unix_ms;
+                self.smart.problem = format!("{}; it answered last at {}", smart.problem, date_and_time(at / 1000));
+            }
+            Some(_) | None => *self = Self::of(identity, smart),
+        }
+    }
 }
 
 impl KnownDrives {
@@ -89,9 +118,9 @@ impl KnownDrives {
     /// What an SSD is and how it is, of which its pool has counted so many bytes written; nothing before it was asked.
     pub(super) fn of(&self, uuid: &str, counted_bytes: u64) -> (SsdIdentity, Smart) {
         let known = self.lock();
-        let (identity, smart) = known.answers.get(uuid).cloned().unwrap_or_default();
+        let Asked { identity, smart, .. } = known.asked.get(uuid).cloned().unwrap_or_default();
         let cache_written_bytes = known.ledger.written_bytes(uuid, counted_bytes);
-        let worn_out_at_unix_ms = known.ledger.worn_out_at_unix_ms(uuid);
+        let worn_out_at_unix_ms = known.ledger.worn_out_at_unix_ms(uuid, unix_ms());
         (identity, Smart { cache_written_bytes, worn_out_at_unix_ms, ..smart })
     }
 
@@ -135,16 +164,17 @@ impl KnownDrives {
         known.ledger.clone()
     }
 
+    /// What came of asking an SSD.
     pub(super) fn learn(&self, uuid: &str, identity: SsdIdentity, smart: Smart) {
         let mut known = self.lock();
         if let Some(percent) = smart.wear_percent {
             known.ledger.wear(uuid, percent, smart.checked_at_unix_ms);
         }
-        known.answers.insert(uuid.to_owned(), (identity, smart));
+        known.asked.entry(uuid.to_owned()).or_default().learn(identity, smart);
     }
 
     pub(super) fn keep_only(&self, ssds: &[OpenSsd]) {
-        self.lock().answers.retain(|uuid, _| ssds.iter().any(|ssd| ssd.uuid == *uuid));
+        self.lock().asked.retain(|uuid, _| ssds.iter().any(|ssd| ssd.uuid == *uuid));
     }
 }
 
@@ -174,12 +204,12 @@ impl Asker {
     }
 
     pub(super) async fn ask(&mut self, path: &str) -> (SsdIdentity, Smart) {
-        let of = PathBuf::from(path);
-        let below = tokio::task::spawn_blocking(move || identity::disk_below(&of)).await.ok().flatten();
+        let below = disk_below(path).await;
         let checked_at_unix_ms = unix_ms();
         let nothing = |problem: String| Smart { checked_at_unix_ms, problem, ..Smart::default() };
-        let Some(DiskBelow { node, identity }) = below else {
-            return (SsdIdentity::default(), nothing("it is on no single disk that could be asked".to_owned()));
+        let DiskBelow { node, identity } = match below {
+            Ok(below) => below,
+            Err(problem) => return (SsdIdentity::default(), nothing(problem)),
         };
         match self.report(&node).await {
             Ok(report) => (joined(identity, &report), smart(&report, checked_at_unix_ms)),
@@ -222,6 +252,18 @@ impl Asker {
             false => format!("{}: {error}", self.program),
         })
     }
+}
+
+/// The disk under a path, whose file system may hang.
+///
+/// # Errors
+/// Why it is not known, for people.
+async fn disk_below(path: &str) -> Result<DiskBelow, String> {
+    let path = PathBuf::from(path);
+    let found = blocking(move || given_file::answered(&path, |path| Ok(identity::disk_below(path)))).await;
+    let found = found.map_err(|error| error.message)?;
+    let below = found.map_err(|error| format!("the disk that it is on is not known: {error}"))?;
+    below.ok_or_else(|| "it is on no single disk that could be asked".to_owned())
 }
 
 /// What a child printed, once it has ended. Its exit status is in there too.
@@ -341,6 +383,48 @@ mod tests {
         known.keep_only(&[]);
         assert_eq!(known.of("a", 0).0, SsdIdentity::default());
         assert_eq!(KnownDrives::new(ledger).of("a", 0).1.cache_written_bytes, 4096, "over a restart");
+    }
+
+    #[test]
+    fn an_alert_stands_while_the_ssd_does_not_answer_and_ends_with_its_next_answer() {
+        let known = KnownDrives::new(Ledger::default());
+        let failing = DriveReport {
+            model: "Fast".to_owned(),
+            passed: Some(false),
+            wear_percent: Some(7),
+            temperature_celsius: Some(41),
+            ..DriveReport::default()
+        };
+        let silent = |at: u64| Smart { checked_at_unix_ms: at, problem: "silence".to_owned(), ..Smart::default() };
+        known.learn("a", SsdIdentity::default(), silent(500));
+        assert_eq!(known.of("a", 0).1, silent(500), "it never answered");
+        known.learn("a", joined(SsdIdentity::default(), &failing), smart(&failing, 1000));
+        let answered = known.of("a", 0);
+        assert!(answered.1.alert.contains("failing"), "{:?}", answered.1);
+        for at in [2000, 3000] {
+            known.learn("a", SsdIdentity::default(), silent(at));
+            let problem = "silence; it answered last at 1970-01-01T00:00:01Z".to_owned();
+            let kept = Smart { checked_at_unix_ms: at, problem, ..answered.1.clone() };
+            assert_eq!(known.of("a", 0), (answered.0.clone(), kept), "asked at {at}");
+        }
+        let well = DriveReport { passed: Some(true), ..failing };
+        known.learn("a", SsdIdentity::default(), smart(&well, 4000));
+        assert_eq!(known.of("a", 0).1, smart(&well, 4000));
+    }
+
+    #[test]
+    fn an_ssd_whose_path_does_not_answer_holds_up_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut asker = Asker::new(program(directory.path(), &composed("nvme")), ANSWER_LIMIT);
+        let path = directory.path().join("image");
+        let (answers, answer) = std::sync::mpsc::channel::<()>();
+        let hangs = move |_: &Path| answer.recv().map_err(std::io::Error::other);
+        given_file::answered(&path, hangs).expect_err("its file system hangs");
+        let (_, smart) = run(asker.ask(&path.display().to_string()));
+        assert!(smart.problem.contains("does not answer"), "{}", smart.problem);
+        drop(answers);
+        let (_, smart) = run(asker.ask("/nowhere/image"));
+        assert!(smart.problem.contains("no single disk"), "{}", smart.problem);
     }
 
     // proves: S3
