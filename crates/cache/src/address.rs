@@ -131,9 +131,6 @@ pub(crate) fn bucket(hash: u64, buckets: usize) -> usize {
     at_u64(((hash >> 32) * buckets) >> 32)
 }
 
-/// In place of an attachment id: what is still on its way under it is of nobody. Ids begin at 1.
-pub(crate) const DETACHED: u64 = 0;
-
 /// The bytes of a request for these pages of a volume.
 pub(crate) fn bytes_of(pages: &Range<u64>) -> usize {
     usize::try_from((pages.end - pages.start) * PAGE).expect("a request fits in memory")

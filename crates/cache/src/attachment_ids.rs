@@ -3,26 +3,48 @@
 
 use std::cell::RefCell;
 
-use crate::address::{DETACHED, VolumeIndex};
+use crate::address::VolumeIndex;
 use crate::config::limits;
 
-/// By [`VolumeIndex`]; `None`: nobody has the index.
+/// What an index stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Attachment(u64),
+    /// Nobody: what was under it is being forgotten.
+    Detached,
+    /// Nobody, and it may be given away.
+    Free,
+}
+
+/// By [`VolumeIndex`].
 #[derive(Default)]
-pub(crate) struct AttachmentIds(RefCell<Vec<Option<u64>>>);
+pub(crate) struct AttachmentIds(RefCell<Vec<Use>>);
 
 impl AttachmentIds {
     /// Of the volumes of a catalogue, in its order.
     pub(crate) fn new(attachments: impl Iterator<Item = u64>) -> Self {
-        Self(RefCell::new(attachments.map(Some).collect()))
+        Self(RefCell::new(attachments.map(Use::Attachment).collect()))
     }
 
-    /// The attachment of an index; [`DETACHED`] while what was under it is being forgotten.
+    /// The attachment of an index; `None` also while what was under it is being forgotten.
     pub(crate) fn of(&self, index: VolumeIndex) -> Option<u64> {
-        self.0.borrow().get(usize::from(index.0)).copied()?
+        match self.use_of(index) {
+            Use::Attachment(attachment) => Some(attachment),
+            Use::Detached | Use::Free => None,
+        }
+    }
+
+    /// What was under the index is being forgotten.
+    pub(crate) fn is_detached(&self, index: VolumeIndex) -> bool {
+        self.use_of(index) == Use::Detached
+    }
+
+    fn use_of(&self, index: VolumeIndex) -> Use {
+        self.0.borrow().get(usize::from(index.0)).copied().unwrap_or(Use::Free)
     }
 
     pub(crate) fn index_of(&self, attachment: u64) -> Option<VolumeIndex> {
-        let found = self.0.borrow().iter().position(|id| *id == Some(attachment));
+        let found = self.0.borrow().iter().position(|of| *of == Use::Attachment(attachment));
         found.map(|index| VolumeIndex(u16::try_from(index).expect("a pool has at most VOLUMES_MAX volumes")))
     }
 
@@ -34,16 +56,16 @@ impl AttachmentIds {
 
     /// How many are in use, those included under which something is being forgotten.
     pub(crate) fn in_use(&self) -> usize {
-        self.0.borrow().iter().flatten().count()
+        self.0.borrow().iter().filter(|of| **of != Use::Free).count()
     }
 
     /// An index that nobody has.
     pub(crate) fn free_index(&self) -> VolumeIndex {
         let mut ids = self.0.borrow_mut();
-        let index = ids.iter().position(Option::is_none).unwrap_or(ids.len());
+        let index = ids.iter().position(|of| *of == Use::Free).unwrap_or(ids.len());
         assert!(index < limits::VOLUMES_MAX, "a volume joins, and {index} others have their places");
         if index == ids.len() {
-            ids.push(None);
+            ids.push(Use::Free);
         }
         VolumeIndex(u16::try_from(index).expect("a pool has at most VOLUMES_MAX volumes"))
     }
@@ -53,21 +75,21 @@ impl AttachmentIds {
         let other = self.index_of(attachment).filter(|other| *other != index);
         assert!(other.is_none(), "attachment {attachment} gets index {}, and has another one", index.0);
         let before = self.of(index);
-        let is_free = before.is_none_or(|before| before == DETACHED || before == attachment);
+        let is_free = before.is_none_or(|before| before == attachment);
         assert!(is_free, "attachment {attachment} gets index {}, which attachment {before:?} has", index.0);
-        self.set(index, Some(attachment));
+        self.set(index, Use::Attachment(attachment));
     }
 
     /// What is still on its way under the index is of nobody; the index is not given away yet.
     pub(crate) fn detach(&self, index: VolumeIndex) {
-        self.set(index, Some(DETACHED));
+        self.set(index, Use::Detached);
     }
 
     /// Nothing is left of what was under the index.
     pub(crate) fn release(&self, index: VolumeIndex) {
         let id = self.of(index);
-        assert!(id.is_none_or(|id| id == DETACHED), "index {} is given away while attachment {id:?} has it", index.0);
-        self.set(index, None);
+        assert!(id.is_none(), "index {} is given away while attachment {id:?} has it", index.0);
+        self.set(index, Use::Free);
     }
 
     /// The pool has stopped: no index stands for anything.
@@ -75,9 +97,9 @@ impl AttachmentIds {
         self.0.borrow_mut().clear();
     }
 
-    fn set(&self, index: VolumeIndex, id: Option<u64>) {
+    fn set(&self, index: VolumeIndex, stands_for: Use) {
         if let Some(place) = self.0.borrow_mut().get_mut(usize::from(index.0)) {
-            *place = id;
+            *place = stands_for;
         }
     }
 }
@@ -92,7 +114,8 @@ mod tests {
         let ids = AttachmentIds::new([7, 9].into_iter());
         assert_eq!((ids.of(VolumeIndex(1)), ids.index_of(9)), (Some(9), Some(VolumeIndex(1))));
         ids.detach(VolumeIndex(0));
-        assert_eq!((ids.of(VolumeIndex(0)), ids.index_of(7)), (Some(DETACHED), None));
+        assert_eq!((ids.of(VolumeIndex(0)), ids.index_of(7)), (None, None));
+        assert_eq!([0, 1, 2].map(|index| ids.is_detached(VolumeIndex(index))), [true, false, false]);
         assert_eq!(ids.free_index(), VolumeIndex(2), "the first is not free yet");
         ids.release(VolumeIndex(0));
         assert_eq!(ids.free_index(), VolumeIndex(0));

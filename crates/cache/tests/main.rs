@@ -5,6 +5,7 @@
 mod advisor;
 mod any_bytes;
 mod carried;
+mod copied_segments;
 mod flush_now;
 mod golden;
 mod golden_live;

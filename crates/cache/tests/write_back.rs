@@ -286,7 +286,8 @@ fn what_is_written_through_is_flushed_now_and_then() {
         );
         let (flushes, seconds) = (backing.flushes() - flushes, env.now().since(began).as_secs());
 
-        assert!(flushes <= seconds + 3, "{flushes} flushes in {seconds} s");
+        // Not one for each write; a machine that stands still for a moment makes a few more.
+        assert!(flushes <= 2 * seconds, "{flushes} flushes in {seconds} s");
         assert_eq!((world.on_backing(0).await, world.on_backing(WRITERS * WRITES - 1).await), (4, 4));
         pool.close().await.unwrap();
     });

@@ -67,8 +67,9 @@ impl<E: Env> Index<E> {
         if !ssd.is_online() {
             return None;
         }
-        self.slots.borrow_mut().publish(slot);
+        // Of a volume that is being forgotten there is none.
         let entry = self.publish_entry(slot, ssd.local(slot))?;
+        self.slots.borrow_mut().publish(slot);
         Some((ssd.index, self.push(&ssd, entry)))
     }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use hotset_block::{Buf, DeviceError, Env, PAGE_BYTES};
 
-use crate::address::{BlockKey, DETACHED, SlotIndex, at};
+use crate::address::{BlockKey, SlotIndex, at};
 use crate::clean::Clean;
 use crate::clean::grace::Epoch;
 use crate::clean::slot_ssd::SlotSsd;
@@ -172,7 +172,7 @@ impl<E: Env> Reading<'_, E> {
         let buf = self.clean.env.buffers().take(header_bytes);
         let read = self.ssd.read_clean(self.ssd.layout.slot_offset(self.ssd.local(self.slot)), buf).await;
         // A volume that is leaving the pool has no id any more, and its slots are about to be free.
-        let leaving = self.clean.ids.of(self.key.volume).is_none_or(|attachment| attachment == DETACHED);
+        let leaving = self.clean.ids.of(self.key.volume).is_none();
         if leaving || !self.holds_key() {
             return Header::Superseded;
         }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use hotset_block::sync::{Promise, Promised};
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
-use crate::address::{DETACHED, VolumeIndex};
+use crate::address::VolumeIndex;
 use crate::attachment_ids::AttachmentIds;
 use crate::config::PoolName;
 use crate::error::{Error, ErrorKind};
@@ -114,14 +114,14 @@ impl<E: Env> Appends<E> {
     /// Queues an append; the answer comes when it is visible, or never, if the pool has stopped.
     fn submit(&self, volume: VolumeIndex, page: u64, body: Body) -> Promised<Result<(), Error>> {
         match self.ids.of(volume) {
-            None => Promise::new().1,
+            Some(attachment) => self.submit_for(volume, attachment, page, body),
             // While the write waited for something.
-            Some(DETACHED) => {
+            None if self.ids.is_detached(volume) => {
                 let (done, wait) = Promise::new();
                 done.set(Err(cancelled()));
                 wait
             }
-            Some(attachment) => self.submit_for(volume, attachment, page, body),
+            None => Promise::new().1,
         }
     }
 
@@ -136,7 +136,6 @@ impl<E: Env> Appends<E> {
         if self.life.has_stopped() {
             return wait;
         }
-        assert_ne!(attachment, DETACHED, "pages are appended of a volume that is not attached");
         self.state.queue.push(Append::new(volume, attachment, page, body, done));
         self.signals.wanted.wake_all();
         wait

@@ -6,6 +6,7 @@
 //! copy is discarded.
 
 pub(crate) mod ssd_copies;
+mod unsummarised;
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -22,7 +23,6 @@ use crate::format::crc32c;
 use crate::format::log::Entry;
 use crate::log::log_segments::LogSegments;
 use crate::log::mirrors::RebuildSpace;
-use crate::log::overlay::Content;
 use crate::log::read_log::LogReader;
 use crate::log::row::{Row, RowReading};
 use crate::log::rows::RowKeeper;
@@ -294,24 +294,16 @@ impl<E: Env> Mirrorer<E> {
         Rc::clone(self.members.ssd(copy.ssd))
     }
 
-    /// What is to be copied, by the segment's summary; without one everything, and only what lives can be checked.
+    /// What is to be copied, by the segment's summary; without one everything, and what is known of it can be checked.
     async fn plan_copy(&self, copy: &WantedCopy) -> SegmentPlan {
         let row = &copy.row;
-        let mut checksums = vec![None; at(row.segment_pages)];
         let Some((summary, bytes)) =
             self.reader.good_summary(row, copy.segment).await.filter(|_| row.life().is_intact())
         else {
-            for entry in self.reader.living_in(row) {
-                let (segment, page) = row.locate(entry.position);
-                let live = self.state.overlay.borrow().get(entry.volume, entry.page);
-                if let Some(Content::Data { checksum }) =
-                    live.map(|live| live.content).filter(|_| segment == copy.segment)
-                {
-                    checksums[at(page)] = Some(checksum);
-                }
-            }
+            let checksums = self.known_checksums(row, copy.segment).await;
             return SegmentPlan { end: row.batches_end(), checksums, summary: None };
         };
+        let mut checksums = vec![None; at(row.segment_pages)];
         let mut end = 1;
         for batch in &summary.batches {
             end = batch.first_page + batch.header_pages;

@@ -43,6 +43,7 @@ mod scan_batch;
 mod scan_chain;
 mod shared;
 mod stop;
+mod turn;
 
 use std::cell::{Cell, Ref};
 use std::ops::Range;
@@ -387,6 +388,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::address::SsdIndex;
+    use crate::log::overlay::{Content, Place};
     use crate::log::row_life::RowChange;
     use crate::log::segment_copy::{Mirror, PresentCopy};
     use crate::pool::open::tests::with_pool;
@@ -411,5 +413,22 @@ pub(crate) mod tests {
     pub(super) fn copy_on(log: &Log<HostEnv>, ssd: u16, segment: u32) -> PresentCopy {
         let ssd = log.members.ssd(SsdIndex(ssd));
         PresentCopy { ssd_uuid: ssd.uuid, ssd: ssd.index, segment }
+    }
+
+    // Their pages were listed as one volume's, in no order, and no start could read the list.
+    #[test]
+    fn what_was_lost_of_volumes_that_are_being_forgotten_is_not_listed() {
+        with_log(async |log| {
+            let row = open_row(log, [Mirror::Nowhere; 2]);
+            for (attachment, position) in (1..).zip([9, 3]) {
+                let volume = log.ids.free_index();
+                log.ids.attach(volume, attachment);
+                let (page, place) = (u64::from(position), Place::new(row.slot, position));
+                let content = Content::Unavailable { checksum: 1 };
+                log.state.supersede(&LivePage { volume, page, place, content, dirty: true });
+                log.ids.detach(volume);
+            }
+            let _no_state_directory = log.data_loss.write_next_losses(|_| false).await;
+        });
     }
 }

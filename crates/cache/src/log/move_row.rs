@@ -28,6 +28,7 @@ use crate::log::rows::RowKeeper;
 use crate::log::run::LogRun;
 use crate::log::shared::Shared;
 use crate::log::signals::Signals;
+use crate::log::turn::{PAGES_CHANGED, Turn};
 use crate::log::write_log::WriteLog;
 use crate::members::pool_life::PoolLife;
 use crate::time_limit::within;
@@ -207,7 +208,9 @@ impl<E: Env> Mover<E> {
     /// Moves what is dirty in the row, a bounded number of pages at a time.
     pub(crate) async fn move_some(&self, row: &Row, entries: &[RowPages]) -> Result<(), Error> {
         let (mut stretch, mut moves) = (Stretch::default(), Moves::default());
+        let mut turn = Turn::of(PAGES_CHANGED);
         for entry in entries {
+            turn.visited(&self.env, 1).await;
             if !row.may_live_at(entry.positions()) {
                 continue;
             }
@@ -227,6 +230,7 @@ impl<E: Env> Mover<E> {
                     }
                     stretch.runs.push((entry.version, run));
                 }
+                turn.visited(&self.env, end - start).await;
                 start = end;
             }
         }
@@ -414,23 +418,11 @@ impl<E: Env> Mover<E> {
                 self.env.sleep(std::time::Duration::ZERO).await;
             }
         }
-        for (turn, entry) in pages.iter().enumerate() {
-            if row.live() == 0 {
-                break;
-            }
-            for offset in 0..entry.count {
-                let place = entry.place_of(row, offset);
-                self.state.remove_at(entry.volume, entry.page + u64::from(offset), place);
-            }
-            if turn % 1024 == 1023 {
-                self.env.sleep(std::time::Duration::ZERO).await;
-            }
-        }
+        self.forget_pages(row, pages).await;
         if row.live() > 0 {
             // Of a volume that is just being forgotten: its id is dead, so the entries do not name it.
-            for entry in self.reader.living_in(row) {
-                self.state.remove_at(entry.volume, entry.page, entry.place_of(row, 0));
-            }
+            let rest = self.reader.living_in(row).await;
+            self.forget_pages(row, &rest).await;
         }
         assert_eq!(row.live(), 0, "row {} is freed while pages live in it", row.number);
         while row.is_read() {
@@ -441,6 +433,20 @@ impl<E: Env> Mover<E> {
         self.signals.room.wake_all();
         self.signals.wanted.wake_all();
         Ok(())
+    }
+
+    /// The log forgets these pages of a row that is declared free, as far as they live there: nothing comes to life in it any more.
+    async fn forget_pages(&self, row: &Row, entries: &[RowPages]) {
+        let mut turn = Turn::of(PAGES_CHANGED);
+        for entry in entries {
+            for offset in 0..entry.count {
+                if row.live() == 0 {
+                    return;
+                }
+                self.state.remove_at(entry.volume, entry.page + u64::from(offset), entry.place_of(row, offset));
+                turn.visited(&self.env, 1).await;
+            }
+        }
     }
 
     // ---- rows that are set aside end
@@ -498,12 +504,17 @@ impl<E: Env> Mover<E> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
     use hotset_block::{HostEnv, RealInstant};
 
     use super::*;
     use crate::log::Log;
+    use crate::log::row_life::RowChange;
     use crate::log::segment_copy::Mirror;
     use crate::log::tests::{open_row, with_log};
+    use crate::log::turn::PAGES_LOOKED_AT;
 
     const NO_COPIES: [Mirror; 2] = [Mirror::Nowhere; 2];
 
@@ -528,6 +539,80 @@ mod tests {
             let (place, content) = (Place::new(row.slot, 1), Content::Data { checksum: 1 });
             log.state.supersede(&LivePage { volume: VolumeIndex(0), page: 9, place, content, dirty: true });
             free(log, &row).await;
+        });
+    }
+
+    /// Zero entries of a row that is sealed, of each of which the last page alone lives, and is clean.
+    fn zeroes(log: &Log<HostEnv>, row: &Row) -> Vec<RowPages> {
+        let (volume, count) = (VolumeIndex(0), 4096);
+        let entry = |position: u32| RowPages {
+            volume,
+            page: u64::from(position) << 20,
+            count,
+            position,
+            version: 1,
+            data: false,
+        };
+        let entries: Vec<RowPages> = (1..17).map(entry).collect();
+        for entry in &entries {
+            let (page, place) = (entry.page + u64::from(count) - 1, entry.place_of(row, 0));
+            log.state.supersede(&LivePage { volume, page, place, content: Content::Zeroes, dirty: false });
+        }
+        row.change(RowChange::Closed);
+        row.change(RowChange::BatchesEnded);
+        entries
+    }
+
+    /// How often others run while something is done.
+    async fn turns_of_others(env: &HostEnv, work: impl Future<Output = ()>) -> u64 {
+        let turns = Rc::new(Cell::new(0));
+        let (counted, other) = (Rc::clone(&turns), env.clone());
+        env.spawn(async move {
+            // Whoever holds the count is working.
+            while Rc::strong_count(&counted) > 1 {
+                counted.set(counted.get() + 1);
+                other.sleep(Duration::ZERO).await;
+            }
+        });
+        work.await;
+        turns.get()
+    }
+
+    #[test]
+    fn others_run_while_zeroes_of_many_pages_are_looked_through_and_forgotten() {
+        with_log(async |log| {
+            let row = open_row(log, NO_COPIES);
+            let entries = zeroes(log, &row);
+            let moved = turns_of_others(&log.env, async {
+                log.mover.move_some(&row, &entries).await.expect("nothing is dirty");
+            })
+            .await;
+            let freed = turns_of_others(&log.env, async {
+                log.mover.free_oldest(&row, &entries).await.expect("the SSDs take the record");
+            })
+            .await;
+            assert!([moved, freed].iter().all(|turns| (60..100).contains(turns)), "{moved} and {freed} turns");
+            assert_eq!((log.total().live, log.rows_live().len()), (0, 0));
+        });
+    }
+
+    #[test]
+    fn others_run_while_it_is_looked_up_what_lives_in_a_row() {
+        with_log(async |log| {
+            let (row, other) = (open_row(log, NO_COPIES), open_row(log, NO_COPIES));
+            let volume = log.ids.free_index();
+            let set = |row: &Row, page| {
+                let (place, content) = (Place::new(row.slot, 1), Content::Zeroes);
+                log.state.supersede(&LivePage { volume, page, place, content, dirty: false });
+            };
+            let last = 5 * PAGES_LOOKED_AT;
+            (0..last).for_each(|page| set(&other, page));
+            set(&row, last);
+            let found = Cell::new(Vec::new());
+            let turns = turns_of_others(&log.env, async { found.set(log.reader.living_in(&row).await) }).await;
+            let pages: Vec<u64> = found.take().iter().map(|entry| entry.page).collect();
+            assert_eq!(pages, [last]);
+            assert!((4..8).contains(&turns), "{turns} turns");
         });
     }
 

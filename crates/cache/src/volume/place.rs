@@ -180,8 +180,7 @@ impl<E: Env> AttachedVolumes<E> {
     }
 
     pub(crate) fn all(&self) -> Vec<(VolumeIndex, Rc<VolumeInner<E>>)> {
-        let known = self.ids.indexes();
-        known.filter_map(|index| self.get(index).map(|(volume, _)| (index, volume))).collect()
+        self.there.borrow().iter().map(|(index, volume)| (*index, Rc::clone(volume))).collect()
     }
 
     pub(crate) fn has(&self, index: VolumeIndex) -> bool {

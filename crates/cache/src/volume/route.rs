@@ -66,7 +66,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
             if self.log.appends().is_without_ssds() {
                 return Route::WithoutSsds;
             }
-            if !self.log.has_room(count) || self.pool().members.online_ssds().next().is_none() {
+            if !self.has_room_for_live(count) {
                 return Route::Wait;
             }
             return Route::Append(self.after_append(count));
@@ -87,6 +87,11 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
             return Route::Around;
         }
         Route::Append(AfterAppend::when_kept(self.keeps_dirty()))
+    }
+
+    /// So many pages that have a live copy can be appended now.
+    pub(super) fn has_room_for_live(self, pages: u64) -> bool {
+        self.log.has_room(pages) && self.pool().members.online_ssds().next().is_some()
     }
 
     /// What follows a write that is appended whether or not its pages have a live copy: most are, and the overlay need not

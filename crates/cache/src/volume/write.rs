@@ -153,15 +153,9 @@ impl<E: Env> VolumeInner<E> {
                     return Ok((held, Some(attached), route));
                 }
             }
-            let changed = logged.log.signals().room.wait();
             drop(held);
-            logged.check_log_serves()?;
-            logged.log.signals().mover_wanted.wake_all();
-            stand_in_line(place).await;
-            changed.await;
-            if self.life.is_stopped() {
-                return Err(self.stopping());
-            }
+            // It is rare, and makes no write's future larger.
+            Box::pin(logged.wait_for_room(place)).await?;
         }
     }
 
@@ -230,6 +224,20 @@ async fn stand_in_line(place: &mut PlaceInLine<'_>) {
 }
 
 impl<E: Env> LoggedVolume<'_, E> {
+    /// Returns when there may be room in the log for what has to be appended. The caller holds no page (rule `reserves`), and looks
+    /// again.
+    ///
+    /// # Errors
+    /// There will be none; or the volume has stopped meanwhile.
+    pub(super) async fn wait_for_room(self, place: &mut PlaceInLine<'_>) -> Result<(), Error> {
+        let changed = self.log.signals().room.wait();
+        self.check_log_serves()?;
+        self.log.signals().mover_wanted.wake_all();
+        stand_in_line(place).await;
+        changed.await;
+        if self.volume.life.is_stopped() { Err(self.volume.stopping()) } else { Ok(()) }
+    }
+
     /// Appends a write to the log; a part of a page is read, modified and appended whole (rule `sub-page`). The caller
     /// holds the pages.
     async fn write_logged(

@@ -22,6 +22,13 @@ const ZERO_PAGES: u64 = 4096;
 /// Pages that are written as zeroes in one piece, where no SSD is left.
 const ZERO_PAGES_AT_ONCE: u64 = 256;
 
+/// How far zeroes were appended, and what has to go around.
+struct Zeroed {
+    around: Vec<ByteRange>,
+    /// From here on there is no room.
+    end: u64,
+}
+
 impl<E: Env> VolumeInner<E> {
     /// Gives whole backing blocks of a valid range back. Parts of a block at its ends stay.
     pub(crate) async fn trim_range(self: &Rc<Self>, range: ByteRange, durability: Durability) -> Result<(), Error> {
@@ -33,11 +40,8 @@ impl<E: Env> VolumeInner<E> {
         if range.is_empty() {
             return Ok(());
         }
-        let mut place = self.line.place(pages_of(range));
-        let _held = self.hold_behind(range, &mut place).await?;
-        for part in self.zero_live_pages(range, ZeroEffort::Any).await? {
-            self.trim_around(self.backing.blocks_inside(part)).await?;
-        }
+        let trim_around = async |part| self.trim_around(self.backing.blocks_inside(part)).await;
+        self.zero_part_by_part(range, ZeroEffort::Any, trim_around).await?;
         self.wait_durable(durability).await
     }
 
@@ -69,11 +73,8 @@ impl<E: Env> VolumeInner<E> {
         durability: Durability,
     ) -> Result<(), Error> {
         add(&self.stats.zeroes, 1);
-        let mut place = self.line.place(pages_of(range));
-        let _held = self.hold_behind(range, &mut place).await?;
-        for part in self.zero_live_pages(range, effort).await? {
-            self.zero_around(part, mode, effort).await?;
-        }
+        let zero_around = async |part| self.zero_around(part, mode, effort).await;
+        self.zero_part_by_part(range, effort, zero_around).await?;
         self.wait_durable(durability).await
     }
 
@@ -90,11 +91,44 @@ impl<E: Env> VolumeInner<E> {
         Ok(())
     }
 
-    /// Appends zeroes for the pages of `range` that have a live copy (rule `one-dirty-rule`); answers the other parts,
-    /// which go around. The caller holds the range.
-    async fn zero_live_pages(self: &Rc<Self>, range: ByteRange, effort: ZeroEffort) -> Result<Vec<ByteRange>, Error> {
-        let Some(attached) = self.place()? else { return Ok(vec![range]) };
-        let Some(logged) = LoggedVolume::of(self, &attached) else { return Ok(vec![range]) };
+    /// Zeroes what of `range` has a live copy, and lets `around` see to the rest of it. While there is no room for what has to be
+    /// appended, nothing is held (rule `reserves`).
+    async fn zero_part_by_part(
+        self: &Rc<Self>,
+        range: ByteRange,
+        effort: ZeroEffort,
+        around: impl AsyncFn(ByteRange) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut place = self.line.place(pages_of(range));
+        let mut rest = range;
+        loop {
+            let held = self.hold_behind(rest, &mut place).await?;
+            let zeroed = self.zero_live_pages(rest, effort).await?;
+            // Meanwhile there may be room again: it is looked once more.
+            let waits = zeroed.around.is_empty();
+            for part in zeroed.around {
+                around(part).await?;
+            }
+            rest.start = zeroed.end;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            drop(held);
+            if waits
+                && let Some(attached) = self.place()?
+                && let Some(logged) = LoggedVolume::of(self, &attached)
+            {
+                logged.wait_for_room(&mut place).await?;
+            }
+        }
+    }
+
+    /// Appends zeroes for the pages of `range` that have a live copy (rule `one-dirty-rule`), as far as there is room. The caller holds
+    /// the range.
+    async fn zero_live_pages(self: &Rc<Self>, range: ByteRange, effort: ZeroEffort) -> Result<Zeroed, Error> {
+        let nothing_lives = || Ok(Zeroed { around: vec![range], end: range.end });
+        let Some(attached) = self.place()? else { return nothing_lives() };
+        let Some(logged) = LoggedVolume::of(self, &attached) else { return nothing_lives() };
         let mut around = Vec::new();
         let mut start = range.start;
         while start < range.end {
@@ -108,7 +142,8 @@ impl<E: Env> VolumeInner<E> {
             }
             let next = match logged.log.appends().is_without_ssds() || live.is_unavailable() {
                 true => logged.zero_past_the_log(range, live.page, effort).await?,
-                false => logged.zero_live_run(range, live.page).await?,
+                false if logged.has_room_for_live(1) => logged.zero_live_run(range, live.page).await?,
+                false => return Ok(Zeroed { around, end: start.max(first) }),
             };
             assert!(start < next && next <= range.end, "of {range:?}, zeroes come next at {next}, after {start}");
             start = next;
@@ -116,7 +151,7 @@ impl<E: Env> VolumeInner<E> {
         if start < range.end {
             around.push(ByteRange { start, end: range.end });
         }
-        Ok(around)
+        Ok(Zeroed { around, end: range.end })
     }
 
     /// All of the page that the volume has lies in `range`.

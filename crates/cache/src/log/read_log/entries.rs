@@ -4,12 +4,14 @@ use std::rc::Rc;
 
 use hotset_block::{Buf, Env};
 
+use crate::address::VolumeIndex;
 use crate::format::log::{self, Summary};
 use crate::log::move_row::{RowPages, positions};
 use crate::log::overlay::{Content, PAGES_MAX};
 use crate::log::read_log::LogReader;
 use crate::log::read_summary::good_summary;
 use crate::log::row::Row;
+use crate::log::turn::{PAGES_LOOKED_AT, Turn};
 
 impl<E: Env> LogReader<E> {
     /// What the row's batches brought, of volumes that are attached: by its summaries; if no copy of one can be read,
@@ -18,24 +20,51 @@ impl<E: Env> LogReader<E> {
         let mut entries = Vec::new();
         for segment in 0..u32::try_from(row.segments.len()).expect("a row has at most 32 segments") {
             let Some(summary) = self.read_summary(row, segment).await.filter(|_| row.life().is_intact()) else {
-                return self.living_in(row);
+                return self.living_in(row).await;
             };
             self.list_entries(row, &summary, &mut entries);
         }
         entries
     }
 
-    pub(crate) fn living_in(&self, row: &Row) -> Vec<RowPages> {
-        let overlay = self.state.overlay.borrow();
+    /// What lives in a row to which nothing comes any more; some of it may be gone when this answers.
+    pub(crate) async fn living_in(&self, row: &Row) -> Vec<RowPages> {
         let mut entries = Vec::new();
+        let mut turn = Turn::of(PAGES_LOOKED_AT);
         for volume in self.ids.indexes() {
-            for live in overlay.range(volume, 0..PAGES_MAX).filter(|live| live.place.row() == row.slot) {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let looked_at: u64;
+                (looked_at, next) = self.list_living(row, volume, from, &mut entries);
+                turn.visited(&self.env, looked_at).await;
+            }
+        }
+        entries
+    }
+
+    /// Lists what lives in the row among some pages of the volume from this one on. Answers how many they were, and from where on it has
+    /// more.
+    fn list_living(
+        &self,
+        row: &Row,
+        volume: VolumeIndex,
+        from: u64,
+        entries: &mut Vec<RowPages>,
+    ) -> (u64, Option<u64>) {
+        let overlay = self.state.overlay.borrow();
+        let mut looked_at = 0;
+        for live in overlay.range(volume, from..PAGES_MAX) {
+            if looked_at == PAGES_LOOKED_AT {
+                return (looked_at, Some(live.page));
+            }
+            looked_at += 1;
+            if live.place.row() == row.slot {
                 let data = matches!(live.content, Content::Data { .. });
                 let (position, version) = (live.place.position(), row.version_ceiling());
                 entries.push(RowPages { volume, page: live.page, count: 1, position, version, data });
             }
         }
-        entries
+        (looked_at, None)
     }
 
     fn list_entries(&self, row: &Row, summary: &Summary, entries: &mut Vec<RowPages>) {
