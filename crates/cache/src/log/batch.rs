@@ -297,7 +297,7 @@ impl<E: Env> BatchWriter<E> {
     async fn write_copies(self: &Rc<Self>, inflight: &Rc<InflightBatch>, copies: BatchCopies) {
         // One operation of each SSD, where a flush of both would follow.
         let durable = self.state.flush_habit.wants_durable();
-        let purpose = inflight.row.purpose();
+        let (purpose, has_two) = (inflight.row.purpose(), copies.len() == 2);
         let writes = copies.into_iter().map(async |(copy, offset, bytes)| {
             let ssd = self.members.ssd(copy.ssd);
             let written = if durable {
@@ -320,13 +320,18 @@ impl<E: Env> BatchWriter<E> {
             }
         });
         let written = join_all(writes).await;
+        if !has_two {
+            // What an SSD holds of these pages that is just leaving may be believed at a start.
+            self.members.until_all_left().await;
+        }
         let fenced = self.life.is_fenced();
         if self.state.stream.has_orphans() {
             inflight.row.changed.wake_all();
         }
         let ended = inflight.written.get();
         assert_eq!(ended, None, "row {}: batch {} is written twice", inflight.row.number, inflight.index);
-        inflight.written.set(Some(written.iter().any(|copy| *copy) && (!fenced || written.iter().all(|copy| *copy))));
+        let on_all = has_two && written.iter().all(|copy| *copy);
+        inflight.written.set(Some(on_all || (!fenced && written.contains(&true))));
         self.complete_in_order();
     }
 
@@ -538,12 +543,19 @@ fn push_hints(queue: &Queue, payload: &mut Payload, fits: impl Fn(&Payload) -> b
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use futures_util::future::join;
     use hotset_block::HostEnv;
 
     use super::*;
+    use crate::address::SsdIndex;
+    use crate::error::{Error, ErrorKind};
     use crate::log::Log;
     use crate::log::segment_copy::Mirror;
     use crate::log::tests::{copy_on, open_row, with_log};
+    use crate::members::life::LifeChange;
+    use crate::reasons::OutOfUse;
 
     fn nothing() -> Selected {
         Selected { appends: Vec::new(), entry_bytes: 0, data_pages: 0, payload: Payload::default() }
@@ -572,6 +584,42 @@ mod tests {
     #[should_panic(expected = "row 1: both copies of batch 0 go to one SSD")]
     fn the_copies_of_a_batch_do_not_go_to_one_ssd() {
         place(|log| [3, 4].map(|segment| Mirror::There(copy_on(log, 0, segment))), nothing());
+    }
+
+    // proves: F5, F7
+    #[test]
+    fn a_batch_on_a_single_copy_counts_only_when_every_ssd_that_leaves_has_left_durably() {
+        with_log(async |log| {
+            let there = copy_on(log, 0, log.members.ssd(SsdIndex(0)).segments.for_slots().last().expect("it has some"));
+            assert!(log.members.ssd(there.ssd).segments.set_log(there.segment, 7));
+            let (row, leaving) = (open_row(log, [Mirror::There(there), Mirror::Nowhere]), log.members.ssd(SsdIndex(1)));
+            log.members.expel(leaving, OutOfUse::CameBack);
+            let (batch, copies) = log.writer.place(&row, nothing());
+            let leaves = async {
+                for _ in 0..100 {
+                    log.env.sleep(Duration::ZERO).await;
+                }
+                assert_eq!(batch.written.get(), None, "a start may believe what the one that leaves holds");
+                leaving.change(LifeChange::LeftDurably);
+                leaving.left_event.wake_all();
+            };
+            join(log.writer.write_copies(&batch, copies), leaves).await;
+            assert_eq!(batch.written.get(), Some(true));
+        });
+    }
+
+    #[test]
+    fn a_batch_on_a_single_copy_does_not_count_where_it_is_not_on_record_that_another_ssd_left() {
+        with_log(async |log| {
+            let there = copy_on(log, 0, log.members.ssd(SsdIndex(0)).segments.for_slots().last().expect("it has some"));
+            assert!(log.members.ssd(there.ssd).segments.set_log(there.segment, 7));
+            let row = open_row(log, [Mirror::There(there), Mirror::Nowhere]);
+            log.members.expel(log.members.ssd(SsdIndex(1)), OutOfUse::CameBack);
+            log.life.fence_anew(Error::new(ErrorKind::Gone, "nothing can be recorded".to_owned()));
+            let (batch, copies) = log.writer.place(&row, nothing());
+            log.writer.write_copies(&batch, copies).await;
+            assert_eq!(batch.written.get(), Some(false));
+        });
     }
 
     #[test]

@@ -113,13 +113,8 @@ impl<E: Env> DataLoss<E> {
     /// What lost its last copy, and what the backing devices do not have of it, is put on record.
     pub(crate) async fn record_loss(&self, begun: LossBegun) -> Result<(), Error> {
         self.show_losses();
-        self.note_volumes_with_loss();
         // Taken now: what is written over a lost page meanwhile may be lost, too, for nobody has flushed it.
         let losses = self.losses(None);
-        let named = self.state.losses.with_loss();
-        let are_named =
-            losses.attachments().iter().all(|lost| named.contains(lost) || self.ids.index_of(*lost).is_none());
-        assert!(are_named, "a volume lost something, and rows do not say so");
         self.state.list_is_recorded();
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
         self.flush_ssds().await;
@@ -259,14 +254,18 @@ impl<E: Env> DataLoss<E> {
         self.state.losses.note_paths(self.members.ssds().map(|ssd| (ssd.uuid, ssd.path.clone())));
     }
 
-    /// From here on row records name who lost something: never fewer than the losses record does.
-    fn note_volumes_with_loss(&self) {
-        let lives = |attachment| self.ids.index_of(attachment).is_some();
-        self.state.losses.add_with_loss(self.losses(None).attachments(), lives);
+    /// From here on row records name who lost something: never fewer than this losses record does.
+    fn note_volumes_with_loss(&self, losses: &Losses) {
+        let lives = |attachment: u64| self.ids.index_of(attachment).is_some();
+        self.state.losses.add_with_loss(losses.attachments(), lives);
+        let named = self.state.losses.with_loss();
+        let are_named = losses.attachments().iter().all(|lost| named.contains(lost) || !lives(*lost));
+        assert!(are_named, "a volume lost something, and rows do not say so");
     }
 
     /// Writes the losses record; durable when this answers.
     async fn write_losses(&self, number: u64, losses: &Losses) -> Result<(), Error> {
+        self.note_volumes_with_loss(losses);
         let payload = losses.encode();
         if !has_room(&payload) {
             let message = format!(
@@ -287,9 +286,9 @@ impl<E: Env> DataLoss<E> {
     }
 
     /// Writes the losses as they are now, but for pages of which nothing is missing any more, as the next record: no rows are
-    /// recorded that ask for it before it is there.
+    /// recorded that ask for it before it is there, and when this answers, a start asks for it.
     pub(crate) async fn write_next_losses(&self, is_mended: impl Fn(&LivePage) -> bool) -> Result<(), Error> {
-        let _no_rows_recorded = self.members.one_change().await;
+        let no_rows_recorded = self.members.one_change().await;
         let number = self.state.losses.number() + 1;
         let losses = self.losses_of(self.lost_pages(None), is_mended);
         // What goes on meanwhile is for the next one.
@@ -303,7 +302,9 @@ impl<E: Env> DataLoss<E> {
         }
         // Where it cannot be written, the one before it says more than is lost; nothing asks for one that is nowhere.
         self.state.losses.ask_for(number);
-        Ok(())
+        drop(no_rows_recorded);
+        // What is set aside page by page came without a row record.
+        if self.state.losses_are_on_record() { Ok(()) } else { self.rows.record_rows().await }
     }
 
     /// What is lost of a volume, in rising order, some extents at most.

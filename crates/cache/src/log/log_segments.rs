@@ -11,7 +11,8 @@ use crate::clean::{Claimed, Clean};
 use crate::config::PAGE;
 use crate::log::capacity::{ROWS_RESERVED, capacity};
 use crate::log::row::Row;
-use crate::log::segment_copy::{Mirror, PresentCopy};
+use crate::log::scan_aside::HeldSegment;
+use crate::log::segment_copy::{Mirror, MirrorCell, PresentCopy};
 use crate::log::shared::Shared;
 use crate::log::write_log::WriteLog;
 use crate::members::Members;
@@ -197,20 +198,50 @@ impl<E: Env> LogSegments<E> {
     /// The row's segments are ready for the next row; those that the log does not need go back to the slots.
     pub(crate) fn release_segments(&self, row: &Row) {
         self.state.assert_unused(row);
-        let replaced = row.replaced.take();
-        for copy in row.segments.iter().flatten().filter_map(|mirror| mirror.get().present()).chain(replaced) {
-            let ssd = self.members.ssd(copy.ssd);
-            if !ssd.is_online() {
-                continue;
+        let replaced = row.replaced.take().into_iter().map(Mirror::There);
+        for mirror in row.segments.iter().flatten().map(MirrorCell::get).chain(replaced) {
+            if let Some((ssd, segment)) = self.kept_for(row, mirror) {
+                self.free_segment(ssd, HeldSegment { row: row.number, incarnation: row.incarnation, segment });
             }
-            ssd.segments.set_free(copy.segment, Some(row.incarnation));
-            let spare = ssd.segments.free_count() > ROWS_RESERVED;
-            let returned = if spare { ssd.segments.return_free() } else { None };
-            if let Some(segment) = returned {
-                self.clean.return_segment(copy.ssd, segment);
-            }
-            ssd.wake_for_segments();
         }
+        self.segments_were_freed();
+    }
+
+    /// Of what is kept on an SSD that is back, what no row has any more is ready for the next row, too.
+    pub(crate) fn release_unnamed(&self, ssd: &Ssd<E>, held: Vec<HeldSegment>) {
+        let is_kept = |held: &HeldSegment| ssd.segments.is_of_row(held.segment, held.incarnation);
+        held.into_iter().filter(is_kept).for_each(|held| self.free_segment(ssd, held));
+        self.segments_were_freed();
+    }
+
+    /// The SSD in use that keeps this copy for the row, and where. One of which nobody could say whether it is whole is kept, too.
+    fn kept_for(&self, row: &Row, mirror: Mirror) -> Option<(&Rc<Ssd<E>>, u32)> {
+        let (ssd, segment) = match mirror {
+            Mirror::Nowhere => return None,
+            Mirror::There(copy) => (self.members.ssd(copy.ssd), copy.segment),
+            Mirror::Away { ssd_uuid, segment } => {
+                let keeps = |ssd: &&Rc<Ssd<E>>| ssd.segments.is_of_row(segment, row.incarnation);
+                (self.members.online_ssds().filter(|ssd| ssd.uuid == ssd_uuid).find(keeps)?, segment)
+            }
+        };
+        ssd.is_online().then_some((ssd, segment))
+    }
+
+    /// Unless the row, or what is set aside of it, has it still.
+    fn free_segment(&self, ssd: &Ssd<E>, HeldSegment { row, incarnation, segment }: HeldSegment) {
+        if self.state.names_segment(row, ssd.uuid, segment) {
+            return;
+        }
+        ssd.segments.set_free(segment, Some(incarnation));
+        let spare = ssd.segments.free_count() > ROWS_RESERVED;
+        let returned = if spare { ssd.segments.return_free() } else { None };
+        if let Some(segment) = returned {
+            self.clean.return_segment(ssd.index, segment);
+        }
+        ssd.wake_for_segments();
+    }
+
+    fn segments_were_freed(&self) {
         self.count_openable();
         if self.state.mirrors.left() > 0 {
             self.state.mirrors.wanted.wake_all();
@@ -221,5 +252,49 @@ impl<E: Env> LogSegments<E> {
     /// What became of the slots of segments that it took since this was asked last.
     pub(super) fn take_claims(&self) -> Vec<Claimed> {
         self.claims.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotset_block::HostEnv;
+
+    use super::*;
+    use crate::address::SsdIndex;
+    use crate::log::Log;
+    use crate::log::segment_copy::MirrorChange;
+    use crate::log::tests::{copy_on, forget_aside, open_row, row_aside, with_log};
+
+    /// The last segment of an SSD, that is kept for a row.
+    fn kept_on(log: &Log<HostEnv>, ssd: u16) -> (PresentCopy, impl Fn() -> bool) {
+        let ssd = Rc::clone(log.members.ssd(SsdIndex(ssd)));
+        let segment = ssd.segments.for_slots().last().expect("it has segments");
+        assert!(ssd.segments.set_log(segment, 7));
+        (copy_on(log, ssd.index.0, segment), move || ssd.segments.is_of_row(segment, 7))
+    }
+
+    #[test]
+    fn a_segment_that_nobody_could_look_at_is_used_again_when_nothing_is_set_aside_in_it_any_more() {
+        with_log(async |log| {
+            let (copy, is_kept) = kept_on(log, 0);
+            let aside = row_aside(log, 9, copy.ssd_uuid, copy.segment);
+            forget_aside(log, &aside);
+            assert!(!is_kept());
+        });
+    }
+
+    // proves: F5
+    #[test]
+    fn a_segment_is_not_used_again_while_something_is_set_aside_in_it() {
+        with_log(async |log| {
+            let (copy, is_kept) = kept_on(log, 0);
+            let row = open_row(log, [Mirror::There(copy), Mirror::Nowhere]);
+            let aside = row_aside(log, row.number, copy.ssd_uuid, copy.segment);
+            aside.segments[0][0].change(MirrorChange::Found(copy.ssd));
+            log.rows.drop_row(&row);
+            assert!(is_kept(), "the row is freed, and not what is set aside of it");
+            forget_aside(log, &aside);
+            assert!(!is_kept());
+        });
     }
 }

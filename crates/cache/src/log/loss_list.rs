@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::address::VolumeIndex;
 use crate::format::losses::Losses;
+use crate::format::rows::Rows;
 use crate::log::overlay::LivePage;
 use crate::members::newest::Records;
 
@@ -25,6 +26,8 @@ pub(crate) struct LossList {
     replaced: RefCell<Vec<Pages>>,
     /// Attachments that lost something which the losses record names.
     with_loss: RefCell<Vec<u64>>,
+    /// The same, as the newest row record says that is durable; `None`: it asks for no losses record, or nobody knows.
+    with_loss_recorded: RefCell<Option<Vec<u64>>>,
     /// Attachments that lost nobody knows what: they are fenced until that is accepted.
     with_unknown_loss: RefCell<Vec<u64>>,
 }
@@ -36,6 +39,7 @@ impl LossList {
         self.number.set(records.losses.number.max(rows.losses));
         let listed = || records.known_losses().map(Losses::attachments).unwrap_or_default();
         *self.with_loss.borrow_mut() = rows.with_loss.clone().unwrap_or_else(listed);
+        self.are_recorded(rows);
         *self.with_unknown_loss.borrow_mut() = records.unknown_losses();
     }
 
@@ -49,6 +53,26 @@ impl LossList {
         let before = self.number.get();
         assert!(number >= before, "rows ask for losses record {before}, and for an older one, {number}, after it");
         self.number.set(number);
+    }
+
+    // ---- what row records say of it
+
+    /// A row record is about to be written.
+    pub(crate) fn record_begins(&self) {
+        self.with_loss_recorded.take();
+    }
+
+    /// This row record is durable.
+    pub(crate) fn are_recorded(&self, rows: &Rows) {
+        let named = (rows.losses > 0).then(|| rows.with_loss.clone().unwrap_or_default());
+        *self.with_loss_recorded.borrow_mut() = named;
+    }
+
+    /// A durable row record asks for the losses record, and names all attachments that lost something.
+    pub(crate) fn are_on_record(&self) -> bool {
+        let with_loss = self.with_loss.borrow();
+        let recorded = self.with_loss_recorded.borrow();
+        recorded.as_ref().is_some_and(|named| with_loss.iter().all(|attachment| named.contains(attachment)))
     }
 
     // ---- whom it concerns
@@ -181,6 +205,24 @@ mod tests {
         assert_eq!(list.awaited(), [9], "nobody waits for one that was not awaited");
         list.wait_only_for(&[]);
         assert_eq!(list.awaited(), []);
+    }
+
+    #[test]
+    fn losses_are_on_record_when_a_durable_row_record_asks_for_them_and_names_all_whom_they_concern() {
+        let list = LossList::default();
+        let rows = |losses, named: &[u64]| Rows { losses, with_loss: Some(named.to_vec()), ..Rows::default() };
+        list.add_with_loss(vec![3], |_| true);
+        assert!(!list.are_on_record());
+        list.are_recorded(&rows(0, &[3]));
+        assert!(!list.are_on_record(), "it asks for none");
+        list.are_recorded(&rows(1, &[3]));
+        assert!(list.are_on_record());
+        list.add_with_loss(vec![4], |_| true);
+        assert!(!list.are_on_record(), "it does not name all");
+        list.are_recorded(&rows(1, &[3, 4]));
+        assert!(list.are_on_record());
+        list.record_begins();
+        assert!(!list.are_on_record(), "another record may take effect");
     }
 
     #[test]

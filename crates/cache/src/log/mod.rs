@@ -283,9 +283,14 @@ impl<E: Env> Log<E> {
         self.state.rows_aside()
     }
 
-    /// What the row record says.
-    pub(crate) fn record(&self) -> Rows {
-        self.state.record()
+    /// What the row record says that is about to be written.
+    pub(crate) fn next_record(&self) -> Rows {
+        self.state.next_record()
+    }
+
+    /// This row record is durable.
+    pub(crate) fn is_recorded(&self, record: &Rows) {
+        self.state.is_recorded(record);
     }
 
     /// Bytes found at the start that opened the pool, and how long that took.
@@ -390,7 +395,7 @@ pub(crate) mod tests {
     use crate::address::SsdIndex;
     use crate::log::overlay::{Content, Place};
     use crate::log::row_life::RowChange;
-    use crate::log::segment_copy::{Mirror, PresentCopy};
+    use crate::log::segment_copy::{Mirror, MirrorChange, PresentCopy};
     use crate::pool::open::tests::with_pool;
 
     /// The log of a pool over three SSDs in memory, in which nothing happens by itself.
@@ -407,6 +412,21 @@ pub(crate) mod tests {
         row.change(RowChange::HeadersDurable);
         log.state.add_row(&row);
         row
+    }
+
+    /// What is set aside of the row with this number, in a segment of an SSD.
+    pub(crate) fn row_aside(log: &Log<HostEnv>, number: u64, ssd_uuid: u128, segment: u32) -> Rc<Row> {
+        let slot = log.state.free_row_slot().expect("there are few rows");
+        let aside = Rc::new(Row::new_aside(slot, number, 7, 1, log.segments.segment_pages(), RealInstant(0)));
+        aside.segments[0][0].change(MirrorChange::Named { ssd_uuid, segment });
+        log.state.add_aside(&aside);
+        aside
+    }
+
+    /// Nothing of it is wanted any more.
+    pub(crate) fn forget_aside(log: &Log<HostEnv>, aside: &Rc<Row>) {
+        log.state.remove_aside(aside);
+        log.segments.release_segments(aside);
     }
 
     /// A copy on this SSD.

@@ -45,8 +45,10 @@ enum RowStanding {
 #[derive(Default)]
 struct Listed {
     pages: RefCell<BTreeSet<(VolumeIndex, u64)>>,
-    /// It was set aside before all of it was flushed.
-    is_unflushed: Cell<bool>,
+    /// So many pages were set aside here before they were flushed.
+    unflushed: Cell<u64>,
+    /// So many of them, the first ones, are durable since.
+    durable: Cell<u64>,
     /// The record names pages here that are somewhere else by now, or lacks some.
     is_behind: Cell<bool>,
 }
@@ -234,14 +236,24 @@ impl Row {
         self.listed_as().map_or_else(Vec::new, |listed| listed.pages.borrow().iter().copied().collect())
     }
 
-    /// It was set aside before all of it was flushed, or is durable now.
-    pub(crate) fn set_unflushed(&self, is_unflushed: bool) {
-        self.listed_as().inspect(|listed| listed.is_unflushed.set(is_unflushed));
+    /// One more page is set aside here before it was flushed.
+    pub(crate) fn add_unflushed(&self) {
+        self.listed_as().inspect(|listed| listed.unflushed.set(listed.unflushed.get() + 1));
     }
 
-    /// It was set aside before all of it was flushed.
+    /// So many pages were set aside here before they were flushed.
+    pub(crate) fn unflushed(&self) -> u64 {
+        self.listed_as().map_or(0, |listed| listed.unflushed.get())
+    }
+
+    /// So many of them, the first ones, are durable.
+    pub(crate) fn are_durable(&self, unflushed: u64) {
+        self.listed_as().inspect(|listed| listed.durable.set(listed.durable.get().max(unflushed)));
+    }
+
+    /// Something was set aside here before it was flushed, and may not be durable yet.
     pub(crate) fn is_unflushed(&self) -> bool {
-        self.listed_as().is_some_and(|listed| listed.is_unflushed.get())
+        self.listed_as().is_some_and(|listed| listed.durable.get() < listed.unflushed.get())
     }
 
     /// From here on the losses record names pages that are somewhere else, or lacks some.
@@ -262,6 +274,14 @@ impl Row {
     /// A segment of it has no copy left.
     pub(crate) fn has_lost_segment(&self) -> bool {
         self.segments.iter().any(|pair| pair.iter().all(|mirror| !mirror.get().is_there()))
+    }
+
+    /// This segment of an SSD has, or had, a copy of it, wherever the SSD is.
+    pub(crate) fn names_segment(&self, ssd_uuid: u128, segment: u32) -> bool {
+        let copies = self.segments.iter().flatten().filter_map(|mirror| mirror.get().place());
+        let replaced = self.replaced.borrow();
+        let replaced = replaced.iter().map(|copy| (copy.ssd_uuid, copy.segment));
+        copies.chain(replaced).any(|place| place == (ssd_uuid, segment))
     }
 
     /// A copy of some segment is there.

@@ -164,7 +164,7 @@ impl<E: Env> RowKeeper<E> {
         }
         let record = self.state.next_record();
         self.members.write_record(RecordKind::Rows, record.encode()).await?;
-        self.state.numbers.are_recorded(record.oldest_live);
+        self.state.is_recorded(&record);
         Ok(())
     }
 

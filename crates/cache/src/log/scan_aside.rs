@@ -47,11 +47,10 @@ pub(super) async fn list_set_aside<E: Env>(
         let copies = row.segments.iter().flatten().filter_map(|copy| copy.get().ssd_uuid());
         copies.filter(|uuid| !is_here(*uuid)).for_each(|uuid| log.losses.wait_for(uuid));
     }
-    // Of others, what is clean is listed alone, as long as something older is in the log.
+    // Of others, what is clean is listed alone, as long as the row itself or an older one is in the log.
     for group in losses.groups.iter().filter(|group| group.what == Loss::Clean) {
         let lacks = log.rows_live().iter().any(|row| row.number == group.row && row.has_lost_segment());
-        let is_newest = log.rows_live().iter().all(|row| row.number >= group.row);
-        if !lacks && !is_newest && log.aside_of(group.row).is_none() {
+        if !lacks && !log.nothing_is_older_than(group.row) && log.aside_of(group.row).is_none() {
             // What else of the row will be set aside goes to the same twin.
             let in_log = rows.rows.iter().find(|row| row.number == group.row);
             let (incarnation, segments) = in_log.map_or((0, 1), |row| (row.incarnation, row.segments.len()));
@@ -67,16 +66,28 @@ pub(super) fn add_aside_row(log: &WriteLog, row: impl FnOnce(u32) -> Row) -> Opt
     Some(row)
 }
 
+/// A segment of an SSD that is kept for a row.
+pub(crate) struct HeldSegment {
+    pub(crate) row: u64,
+    pub(crate) incarnation: u64,
+    /// Of the SSD.
+    pub(crate) segment: u32,
+}
+
 /// The segments that rows which are set aside have on an SSD are used for nothing else. Before it has slots.
-pub(crate) async fn hold_segments<E: Env>(ssd: ReadSsd<'_, E>, rows: &[Rc<Row>]) {
+pub(crate) async fn hold_segments<E: Env>(ssd: ReadSsd<'_, E>, rows: &[Rc<Row>]) -> Vec<HeldSegment> {
+    let mut held = Vec::new();
     for row in rows {
         for (position, pair) in (0..).zip(&row.segments) {
             let places = pair.iter().filter_map(|mirror| mirror.get().place());
             for (_, segment) in places.filter(|(ssd_uuid, _)| *ssd_uuid == ssd.uuid()) {
-                hold_segment(ssd, row, position, segment).await;
+                if hold_segment(ssd, row, position, segment).await {
+                    held.push(HeldSegment { row: row.number, incarnation: row.incarnation, segment });
+                }
             }
         }
     }
+    held
 }
 
 /// False: it was used for something else since. What cannot be read may be all that there is of the row: it is held, too.
@@ -130,9 +141,8 @@ mod tests {
     use crate::members::roster::Roster;
     use crate::members::ssd::Ssd;
 
-    /// What is set aside later of the same row goes to the same twin, whatever segment it lies in.
-    #[test]
-    fn what_is_clean_of_a_row_of_the_log_is_set_aside_with_all_segments_of_the_row() {
+    /// What a start with these rows sets aside of a row of which something is clean.
+    fn twin_of_clean(rows: [u64; 2], row: u64) -> Option<Rc<Row>> {
         let record = |number| RowRecord {
             number,
             incarnation: 10 + number,
@@ -140,7 +150,7 @@ mod tests {
             sealed: true,
             segments: vec![[1, 2].map(|ssd_uuid| SegmentCopy { ssd_uuid, segment: 3, lost: false }); 3],
         };
-        let rows = Rows { oldest_live: 1, rows: [1, 2].map(record).to_vec(), ..Rows::default() };
+        let rows = Rows { oldest_live: rows[0], rows: rows.map(record).to_vec(), ..Rows::default() };
         let log = WriteLog::new();
         let there = |ssd: u16| Mirror::There(PresentCopy { ssd_uuid: ssd.into(), ssd: SsdIndex(ssd), segment: 3 });
         for RowRecord { number, incarnation, .. } in &rows.rows {
@@ -148,12 +158,25 @@ mod tests {
             let mirrors = vec![[there(1), there(2)]; 3];
             log.add_row(&Rc::new(Row::new(slot, *number, *incarnation, mirrors, 256, RealInstant(0))));
         }
-        let clean = Group { row: 2, attachment: 1, what: Loss::Clean, pages: vec![3..4, 8..9] };
+        let clean = Group { row, attachment: 1, what: Loss::Clean, pages: vec![3..4, 8..9] };
         let losses = Losses { groups: vec![clean], ..Losses::default() };
         let none = Roster::<Ssd<HostEnv>>::new(Vec::new(), 0);
         let listed = list_set_aside(ReadSsds::new(&none), &log, &rows, &losses, 256, RealInstant(0));
         listed.now_or_never().expect("there is no SSD to be asked");
-        let twin = log.aside_of(2).expect("something of it is listed");
+        log.aside_of(row)
+    }
+
+    /// What is set aside later of the same row goes to the same twin, whatever segment it lies in.
+    #[test]
+    fn what_is_clean_of_a_row_of_the_log_is_set_aside_with_all_segments_of_the_row() {
+        let twin = twin_of_clean([1, 2], 2).expect("something of it is listed");
         assert_eq!((twin.segments.len(), twin.incarnation), (3, 12));
+    }
+
+    // proves: F5, F7
+    #[test]
+    fn what_is_clean_is_set_aside_as_long_as_its_row_or_an_older_one_is_in_the_log() {
+        let is_set_aside = |row| twin_of_clean([3, 4], row).is_some();
+        assert_eq!([2, 3, 4, 5].map(is_set_aside), [false, true, true, true]);
     }
 }

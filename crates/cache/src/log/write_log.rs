@@ -153,6 +153,13 @@ impl WriteLog {
         self.aside.borrow().iter().find(|row| row.number == number).cloned()
     }
 
+    /// The row with this number, or what is set aside of it, has this segment of an SSD.
+    pub(crate) fn names_segment(&self, row: u64, ssd_uuid: u128, segment: u32) -> bool {
+        let (rows, aside) = (self.order.borrow(), self.aside.borrow());
+        let mut named_so = rows.iter().chain(aside.iter()).filter(|other| other.number == row);
+        named_so.any(|row| row.names_segment(ssd_uuid, segment))
+    }
+
     /// Something of a row that is set aside is dirty, and there.
     pub(crate) fn has_dirty_data(&self, row: &Row) -> bool {
         let overlay = self.overlay.borrow();
@@ -331,7 +338,19 @@ impl WriteLog {
     /// What the record says that is about to be written.
     pub(crate) fn next_record(&self) -> Rows {
         self.record_names_dropped.set(false);
+        self.losses.record_begins();
         self.record()
+    }
+
+    /// This record is durable.
+    pub(crate) fn is_recorded(&self, record: &Rows) {
+        self.numbers.are_recorded(record.oldest_live);
+        self.losses.are_recorded(record);
+    }
+
+    /// A start that finds the newest losses record believes it, and one that does not find it knows whom it concerns.
+    pub(crate) fn losses_are_on_record(&self) -> bool {
+        self.record().losses == 0 || self.losses.are_on_record()
     }
 
     /// # Panics
@@ -422,7 +441,12 @@ impl WriteLog {
 
     /// No row of the log is older: what is superseded here does not come back.
     pub(crate) fn nothing_is_older(&self, row: &Row) -> bool {
-        self.oldest().is_none_or(|oldest| oldest.number > row.number)
+        self.nothing_is_older_than(row.number)
+    }
+
+    /// The same of what is set aside of the row with this number, which is of the log itself as long as it lives there.
+    pub(crate) fn nothing_is_older_than(&self, number: u64) -> bool {
+        self.oldest().is_none_or(|oldest| oldest.number > number)
     }
 
     /// Unavailable pages of a volume, as far as they follow each other.

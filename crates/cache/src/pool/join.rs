@@ -230,8 +230,11 @@ impl<E: Env> Joiner<E> {
         let newcomers: Vec<Rc<Ssd<E>>> = ssds.iter().map(|ssd| Rc::clone(&ssd.ssd)).collect();
         let catalogue = self.attachments.catalogue().encode();
         self.members.write_record_to(RecordKind::Catalogue, catalogue, &newcomers).await?;
-        let rows = self.log.as_ref().map(|log| log.record()).unwrap_or_default().encode();
-        self.members.write_record_to(RecordKind::Rows, rows, &newcomers).await?;
+        let rows = self.log.as_ref().map(|log| log.next_record()).unwrap_or_default();
+        self.members.write_record_to(RecordKind::Rows, rows.encode(), &newcomers).await?;
+        if let Some(log) = &self.log {
+            log.is_recorded(&rows);
+        }
         for (ssd, superblock) in ssds.iter().zip(superblocks) {
             if let Ok(device) = ssd.device() {
                 self.members.marks().claim_newcomer(&device, ssd.uuid).await;

@@ -448,13 +448,23 @@ pub(crate) mod tests {
     use hotset_block::{Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
 
     use super::*;
+    use crate::format::layout::STATE_BYTES;
     use crate::format::members::{MembersRecord, tests as members};
     use crate::format::superblock::tests as superblock;
 
     /// A read-write pool over SSDs in memory that have these UUIDs, put together and not started: none of its tasks runs.
     pub(crate) fn with_pool(uuids: &[u128], test: impl AsyncFnOnce(&Rc<PoolInner<HostEnv>>)) {
+        with_pool_and(None, uuids, test);
+    }
+
+    /// The same with a state directory.
+    pub(crate) fn with_pool_and_state(uuids: &[u128], test: impl AsyncFnOnce(&Rc<PoolInner<HostEnv>>)) {
+        with_pool_and(Some(HostDevice::Memory(MemoryDevice::new(STATE_BYTES, 512))), uuids, test);
+    }
+
+    fn with_pool_and(state: Option<HostDevice>, uuids: &[u128], test: impl AsyncFnOnce(&Rc<PoolInner<HostEnv>>)) {
         Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring").run(async |env| {
-            let pool = parts(env, uuids).assemble();
+            let pool = Parts { state, ..parts(env, uuids) }.assemble();
             // Else writes wait for that, if the test begins long after the process.
             pool.members.owner().has_looked(pool.env.now(), pool.env.real_now());
             test(&pool).await;

@@ -7,6 +7,7 @@ mod at_once;
 mod cleaned_move;
 mod crash_at_every_write;
 mod hung;
+mod page_loss;
 mod second_loss;
 mod seeds;
 mod slow_ssd;

@@ -23,9 +23,9 @@ use hotset_cache::{
 };
 
 const PAGE: u64 = 4096;
-const PAGES: u64 = 64;
+pub(super) const PAGES: u64 = 64;
 /// Where the state directory has its record of losses (docs/FORMAT.md).
-const LOSSES_OFFSET: u64 = (384 << 10) + (8 << 20);
+pub(super) const LOSSES_OFFSET: u64 = (384 << 10) + (8 << 20);
 /// Of worlds in one of which a batch that was discarded says something else than what was written past the cache later.
 const ORPHANED: Range<u64> = 60..160;
 const WRITERS: u64 = 16;
@@ -38,10 +38,10 @@ struct Expected {
 }
 
 #[derive(Clone)]
-struct Scene {
+pub(super) struct Scene {
     simulation: Rc<Simulation>,
-    ssds: Vec<Rc<Disk>>,
-    state: Rc<Disk>,
+    pub(super) ssds: Vec<Rc<Disk>>,
+    pub(super) state: Rc<Disk>,
     backing: Rc<Disk>,
     memory: MemoryCache,
     pages: Rc<RefCell<Vec<Expected>>>,
@@ -50,10 +50,10 @@ struct Scene {
 }
 
 /// A scene and its end: nothing of it runs, or takes memory, afterwards.
-struct Stage(Scene);
+pub(super) struct Stage(Scene);
 
 impl Stage {
-    fn new(seed: u64, ssds: usize) -> Self {
+    pub(super) fn new(seed: u64, ssds: usize) -> Self {
         Self(Scene::new(seed, ssds))
     }
 
@@ -105,15 +105,23 @@ impl Scene {
         Self { state: Disk::plain_of(&scene.simulation, "state", STATE_BYTES, speed), ..scene }
     }
 
-    fn env(&self) -> SimEnv {
+    /// One in which what is looked at on the first SSD takes long.
+    fn with_slow_ssd(seed: u64, ssds: usize) -> Self {
+        let mut scene = Self::new(seed, ssds);
+        let speed = Speed { least_us: 2_000, most_us: 4_000, flush_slowness: 1 };
+        scene.ssds[0] = Disk::plain_of(&scene.simulation, "ssd0", 8 << 20, speed);
+        scene
+    }
+
+    pub(super) fn env(&self) -> SimEnv {
         SimEnv { simulation: Rc::clone(&self.simulation) }
     }
 
-    fn run(&self, flow: impl Future<Output = ()> + 'static, writes_max: Option<u64>) -> bool {
+    pub(super) fn run(&self, flow: impl Future<Output = ()> + 'static, writes_max: Option<u64>) -> bool {
         run_for_writes(&self.simulation, flow, writes_max)
     }
 
-    fn crash(&self, ending: Ending) {
+    pub(super) fn crash(&self, ending: Ending) {
         self.volume.take();
         self.simulation.drop_tasks();
         if let Some(pool) = self.pool.take() {
@@ -138,7 +146,7 @@ impl Scene {
         there.map(|disk| Named { path: disk.name.clone(), device: SimDevice::open(disk) }).collect()
     }
 
-    fn volume(&self) -> Volume<SimEnv> {
+    pub(super) fn volume(&self) -> Volume<SimEnv> {
         self.volume.borrow().clone().unwrap()
     }
 
@@ -150,8 +158,7 @@ impl Scene {
         volume
     }
 
-    /// Three versions of every page, all of them durable, over some rows.
-    async fn prepare(self, dirty_age_max_seconds: u32) {
+    pub(super) async fn create(&self, dirty_age_max_seconds: u32) {
         let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
         settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
         settings.cleaning =
@@ -160,6 +167,11 @@ impl Scene {
         let pool = Pool::create(self.env(), spec, self.named(), SimDevice::open(&self.state)).await.unwrap();
         pool.attach(&self.open_volume()).await.unwrap();
         *self.pool.borrow_mut() = Some(Rc::new(pool));
+    }
+
+    /// Three versions of every page, all of them durable, over some rows.
+    pub(super) async fn prepare(self, dirty_age_max_seconds: u32) {
+        self.create(dirty_age_max_seconds).await;
         for round in 0..3 {
             for page in 0..PAGES {
                 self.write((page * 5 + round) % PAGES).await.unwrap();
@@ -167,7 +179,7 @@ impl Scene {
         }
     }
 
-    async fn write(&self, page: u64) -> Result<(), Error> {
+    pub(super) async fn write(&self, page: u64) -> Result<(), Error> {
         let place = usize::try_from(page).unwrap();
         let fill = self.pages.borrow()[place].begun + 1;
         self.pages.borrow_mut()[place].begun = fill;
@@ -253,7 +265,7 @@ impl Scene {
         self.ssds[..2].iter().for_each(|disk| disk.answer_again());
     }
 
-    async fn drain(&self) {
+    pub(super) async fn drain(&self) {
         let pool = self.pool.borrow().clone().unwrap();
         // What is lost cannot be drained.
         let _ = pool.drain(&self.volume().name()).await;
@@ -279,7 +291,7 @@ impl Scene {
     }
 
     /// Opens the pool. If what is lost is not known it stays closed, until the SSDs are there again.
-    async fn start_again(self) {
+    pub(super) async fn start_again(self) {
         if let Err(error) = self.open().await {
             assert!(error.to_string().contains("bring back") || error.to_string().contains("Bring back"), "{error}");
             self.ssds.iter().for_each(|disk| disk.come_back());
@@ -449,8 +461,39 @@ impl Scene {
         }
     }
 
+    /// The first SSD does not answer until it has left.
+    async fn fall_silent(self) {
+        let pool = self.pool.borrow().clone().unwrap();
+        self.ssds[0].fall_silent();
+        self.write(0).await.unwrap();
+        while pool.ssds_returning().is_empty() {
+            self.env().sleep(Duration::from_millis(1)).await;
+        }
+        self.ssds[0].answer_again();
+    }
+
+    /// It is on its way back for so long, and hosts write.
+    async fn begin_return(self, for_us: u64) {
+        let pool = self.pool.borrow().clone().unwrap();
+        let (env, back, busy) = (self.env(), self.clone(), self.clone());
+        env.spawn(async move {
+            let named = || Named { path: "ssd0".into(), device: SimDevice::open(&back.ssds[0]) };
+            // Not before what is written just now is sealed.
+            while pool.bring_back(named()).await.is_err() && !pool.ssds_returning().is_empty() {
+                back.env().sleep(Duration::from_millis(1)).await;
+            }
+        });
+        env.spawn(async move {
+            for turn in 0..1000 {
+                // One that is on its way when an SSD goes may fail.
+                let _ = busy.write(turn * 7 % PAGES).await;
+            }
+        });
+        env.sleep(Duration::from_micros(for_us)).await;
+    }
+
     /// Opens the pool where nobody knows any more what was lost, and accepts that.
-    async fn start_without_record(self) {
+    pub(super) async fn start_without_record(self) {
         let state = Some(SimDevice::open(&self.state));
         let pool = Pool::open(self.env(), self.named(), state, Missing::Leave).await.unwrap();
         let volume = self.open_volume();
@@ -767,6 +810,35 @@ fn batches_that_were_discarded_break_no_chain() {
 #[test]
 fn batches_that_were_discarded_do_not_come_back() {
     lose_two_and_write_around();
+}
+
+/// An SSD comes back, another one goes after so long, and the daemon dies at this write of what follows.
+fn lose_one_while_another_returns(after_us: u64, crash_at: u64) {
+    let scene = Stage(Scene::with_slow_ssd(crash_at % 7, 3));
+    scene.run(scene.clone().prepare(600), None);
+    scene.run(scene.clone().fall_silent(), None);
+    scene.run(scene.clone().begin_return(after_us), None);
+    scene.ssds[1].vanish();
+    let env = scene.env();
+    scene.run(async move { env.sleep(Duration::from_secs(1)).await }, Some(crash_at));
+    scene.crash(Ending::Kill);
+    scene.ssds.iter().for_each(|disk| disk.come_back());
+    let all = scene.clone();
+    let opens = async move {
+        all.open().await.unwrap();
+        assert!(all.read_all().await.iter().all(Option::is_some));
+    };
+    scene.run(opens, None);
+}
+
+// proves: F5, F7, F9
+#[test]
+fn whenever_the_daemon_dies_after_an_ssd_went_while_another_one_came_back_everything_is_there() {
+    for after_us in (0..120_000).step_by(3_000) {
+        for crash_at in (0..40).step_by(2) {
+            lose_one_while_another_returns(after_us, crash_at);
+        }
+    }
 }
 
 /// All SSDs are lost, and then the record of what was lost with them.

@@ -82,6 +82,9 @@ impl<E: Env> DataLoss<E> {
             }
         }
         self.state.set(&LivePage { place: Place::new(twin.slot, live.place.position()), content, ..*live });
+        if row.number >= self.state.stream.flushed().row {
+            twin.add_unflushed();
+        }
         twin.list_changed();
         Some(())
     }
@@ -102,9 +105,7 @@ impl<E: Env> DataLoss<E> {
         let Row { number, incarnation, segment_pages, .. } = *row;
         let (segments, now) = (row.segments.len(), self.env.real_now());
         let twin = |slot| Row::new_aside(slot, number, incarnation, segments, segment_pages, now);
-        let twin = add_aside_row(&self.state, twin)?;
-        twin.set_unflushed(row.number >= self.state.stream.flushed().row);
-        Some(twin)
+        add_aside_row(&self.state, twin)
     }
 
     /// Dirty data that lies on this SSD and on none that is in use, at most.
@@ -159,11 +160,13 @@ impl<E: Env> DataLoss<E> {
     /// for sure.
     pub(crate) async fn flush_for_host(&self) -> Result<(), Error> {
         self.rows.flush().await?;
-        let unflushed: Vec<Rc<Row>> = self.state.rows_aside().into_iter().filter(|row| row.is_unflushed()).collect();
+        let aside = self.state.rows_aside().into_iter().filter(|row| row.is_unflushed());
+        // What comes to them later is for the flush that comes then.
+        let unflushed: Vec<(Rc<Row>, u64)> = aside.map(|row| (Rc::clone(&row), row.unflushed())).collect();
         if unflushed.is_empty() {
             return Ok(());
         }
-        while unflushed.iter().any(|row| self.is_undurable(row)) {
+        while unflushed.iter().any(|(row, _)| self.is_undurable(row)) {
             let cleaned = self.signals.room.wait();
             self.signals.cleaner_wanted.wake_all();
             within(&self.env, INTERVAL, cleaned).await;
@@ -174,7 +177,7 @@ impl<E: Env> DataLoss<E> {
         }
         // A start must not ask the SSDs for what was cleaned.
         self.write_list_anew().await?;
-        unflushed.iter().for_each(|row| row.set_unflushed(false));
+        unflushed.iter().for_each(|(row, until)| row.are_durable(*until));
         Ok(())
     }
 
@@ -435,7 +438,52 @@ fn is_back(row: &Row, live: &LivePage) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::join;
+
     use super::*;
+    use crate::log::tests::{copy_on, open_row};
+    use crate::members::life::LifeChange;
+    use crate::pool::open::tests::with_pool_and_state;
+    use crate::reasons::OutOfUse;
+
+    // proves: F7
+    #[test]
+    fn what_is_set_aside_while_a_host_flushes_is_not_durable_by_that() {
+        with_pool_and_state(&[1, 2, 3], async |pool| {
+            let log = pool.log.as_ref().expect("a read-write pool has a log");
+            let row = open_row(log, [Mirror::There(copy_on(log, 0, 3)), Mirror::Nowhere]);
+            let ssd = log.members.ssd(SsdIndex(0));
+            log.members.expel(ssd, OutOfUse::CameBack);
+            ssd.change(LifeChange::LeftDurably);
+            let lose = |page: u32| {
+                let (volume, place, content) =
+                    (VolumeIndex(0), Place::new(row.slot, page), Content::Data { checksum: 1 });
+                let live = LivePage { volume, page: page.into(), place, content, dirty: true };
+                log.state.supersede(&live);
+                log.data_loss.lose_page(&live);
+            };
+            lose(1);
+            let twin = log.state.aside_of(row.number).expect("a page of it is set aside");
+            assert!(twin.is_unflushed());
+            log.data_loss.flush_for_host().await.expect("the SSDs that are left take it");
+            assert!(!twin.is_unflushed());
+            lose(2);
+            assert!(twin.is_unflushed(), "one more page was set aside");
+
+            let no_records = log.members.one_change().await;
+            let meanwhile = async {
+                // The list is about to be written.
+                for _ in 0..100 {
+                    pool.env.sleep(Duration::ZERO).await;
+                }
+                lose(3);
+                drop(no_records);
+            };
+            let (flushed, ()) = join(log.data_loss.flush_for_host(), meanwhile).await;
+            flushed.expect("the SSDs that are left take it");
+            assert!(twin.is_unflushed(), "the last page came after the flush began");
+        });
+    }
 
     // proves: F5
     #[test]

@@ -27,6 +27,11 @@ impl OldCopy {
     fn cell(&self) -> &MirrorCell {
         &self.row.segments[crate::address::at(self.position)][self.side]
     }
+
+    /// As one that is there, on the SSD that is back.
+    fn on<E: Env>(&self, ssd: &Ssd<E>) -> PresentCopy {
+        PresentCopy { ssd_uuid: ssd.uuid, ssd: ssd.index, segment: self.segment }
+    }
 }
 
 impl<E: Env> Mirrorer<E> {
@@ -99,23 +104,21 @@ impl<E: Env> Mirrorer<E> {
 
     /// They are copies again, durably, as far as the rows live and they are whole.
     pub(crate) async fn commit_copies(&self, ssd: &Rc<Ssd<E>>, copies: Vec<OldCopy>) {
-        let mut relied_on = Vec::new();
+        let mut intact = Vec::new();
         for copy in copies {
-            let (ssd_uuid, segment) = (ssd.uuid, copy.segment);
-            let new = PresentCopy { ssd_uuid, ssd: ssd.index, segment };
-            let is_intact = self.is_sealed_copy(&copy, new).await;
-            // One that lost its other copy meanwhile is set aside, and its twin has what there is of it.
-            let lives = self.state.row_at(copy.row.slot).is_some_and(|row| Rc::ptr_eq(&row, &copy.row))
-                && self.state.numbers.is_live(copy.row.number)
-                && copy.row.life().is_sealed();
-            if is_intact && lives && ssd.is_online() && copy.cell().get() == (Mirror::Away { ssd_uuid, segment }) {
-                copy.cell().change(MirrorChange::Found(ssd.index));
-                relied_on.push(copy);
-            } else if ssd.is_online() && !self.is_set_aside_on(copy.row.number, new) {
-                ssd.segments.set_free(segment, Some(copy.row.incarnation));
-                ssd.wake_for_segments();
+            if self.is_sealed_copy(&copy, copy.on(ssd)).await {
+                intact.push(copy);
+            } else {
+                self.free_old_copy(ssd, &copy);
             }
         }
+        let (relied_on, others): (Vec<_>, Vec<_>) =
+            intact.into_iter().partition(|copy| self.may_be_relied_on(ssd, copy));
+        others.iter().for_each(|copy| self.free_old_copy(ssd, copy));
+        for copy in &relied_on {
+            copy.cell().change(MirrorChange::Found(ssd.index));
+        }
+        // Asked for in the same turn: no record of an SSD that left can come between.
         if !relied_on.is_empty() && self.rows.record_rows().await.is_err() {
             for copy in relied_on.iter().filter(|copy| copy.cell().get().is_on(ssd.index)) {
                 copy.cell().change(MirrorChange::Left);
@@ -123,6 +126,25 @@ impl<E: Env> Mirrorer<E> {
         }
         self.segments.count_openable();
         self.judge_mirrors();
+    }
+
+    /// The row lives as it was. One that lost its other copy meanwhile is set aside, and its twin has what there is of it.
+    fn may_be_relied_on(&self, ssd: &Ssd<E>, copy: &OldCopy) -> bool {
+        let row = &copy.row;
+        let lives = self.state.row_at(row.slot).is_some_and(|other| Rc::ptr_eq(&other, row))
+            && self.state.numbers.is_live(row.number)
+            && row.life().is_sealed();
+        let is_away = copy.cell().get() == Mirror::Away { ssd_uuid: ssd.uuid, segment: copy.segment };
+        lives && is_away && ssd.is_online()
+    }
+
+    /// Its segment is used for something else, unless its row is set aside with it, or was freed with it.
+    fn free_old_copy(&self, ssd: &Ssd<E>, copy: &OldCopy) {
+        let is_kept = ssd.segments.is_of_row(copy.segment, copy.row.incarnation);
+        if is_kept && ssd.is_online() && !self.is_set_aside_on(copy.row.number, copy.on(ssd)) {
+            ssd.segments.set_free(copy.segment, Some(copy.row.incarnation));
+            ssd.wake_for_segments();
+        }
     }
 
     /// The twin of a row has this copy, there or away.
@@ -143,5 +165,26 @@ impl<E: Env> Mirrorer<E> {
                 && summary.row_batches == row.batches()
                 && summary.last_checksum == row.last_checksum()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::SsdIndex;
+    use crate::log::tests::{open_row, with_log};
+
+    #[test]
+    fn a_copy_of_a_row_that_is_freed_while_its_ssd_comes_back_is_freed_with_it_and_not_once_more() {
+        with_log(async |log| {
+            let ssd = log.members.ssd(SsdIndex(0));
+            let segment = ssd.segments.for_slots().last().expect("it has segments");
+            assert!(ssd.segments.set_log(segment, 7));
+            let row = open_row(log, [Mirror::Away { ssd_uuid: ssd.uuid, segment }, Mirror::Nowhere]);
+            let copies = vec![OldCopy { row: Rc::clone(&row), position: 0, side: 0, segment }];
+            log.rows.drop_row(&row);
+            assert!(!ssd.segments.is_of_row(segment, 7));
+            log.mirrorer.commit_copies(ssd, copies).await;
+        });
     }
 }

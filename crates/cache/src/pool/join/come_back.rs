@@ -132,12 +132,12 @@ impl<E: Env> Joiner<E> {
                 Some(log) => log.mirrorer().hold_copies(&ssd).await,
                 None => Vec::new(),
             };
-            hold_segments(ssd.to_read(), &self.rows_aside()).await;
+            let aside = hold_segments(ssd.to_read(), &self.rows_aside()).await;
             let session = self.members.record().session;
             self.clean.index().format(&ssd, session).await?;
-            Ok(copies)
+            Ok((copies, aside))
         };
-        let copies = ssd.in_time(emptied).await?;
+        let (copies, aside) = ssd.in_time(emptied).await?;
         self.count_return(ssd.uuid);
         self.record_newcomers(&[Rc::clone(&ssd)], &[superblock]).await?;
         self.replace_former(&ssd);
@@ -146,6 +146,10 @@ impl<E: Env> Joiner<E> {
             log.mirrorer().commit_copies(&ssd.ssd, copies).await;
         }
         self.take_back(&ssd.ssd).await;
+        if let Some(log) = &self.log {
+            // Rows may have been freed meanwhile.
+            log.segments().release_unnamed(&ssd, aside);
+        }
         Ok(())
     }
 
@@ -223,5 +227,43 @@ impl<E: Env> Joiner<E> {
         let Some(log) = self.log.as_ref().filter(|_| !is_other && !self.life.has_stopped()) else { return };
         log.data_loss().show_returned(index, &pages);
         log.data_loss().returned_is_shown();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join;
+    use hotset_block::{HostDevice, MemoryDevice, PAGE_BYTES};
+
+    use super::*;
+    use crate::format::superblock;
+    use crate::log::tests::{forget_aside, row_aside};
+    use crate::pool::open::tests::with_pool;
+
+    #[test]
+    fn what_an_ssd_kept_for_a_row_that_is_freed_while_it_comes_back_is_used_again() {
+        with_pool(&[1, 2, 3], async |pool| {
+            let log = pool.log.as_ref().expect("a read-write pool has a log");
+            let superblock = Superblock { ssd_uuid: 4, ..superblock::tests::sample() };
+            let segment = superblock.layout.segments().for_slots().last().expect("it has segments");
+            let row = row_aside(log, 9, 4, segment);
+            let mut header = pool.env.buffers().take(PAGE_BYTES);
+            row.header(0).encode_into(&mut header);
+            let device = HostDevice::Memory(MemoryDevice::new(superblock.layout.ssd_bytes, 512));
+            device.write(superblock.layout.segment_offset(segment), header).await.1.expect("it takes writes");
+            let no_records = pool.members.one_change().await;
+            let freed = async {
+                // It is about to be on record as a member.
+                for _ in 0..100 {
+                    pool.env.sleep(Duration::ZERO).await;
+                }
+                forget_aside(log, &row);
+                drop(no_records);
+            };
+            let back = pool.joiner.join_again("ssd-4".to_owned(), Rc::new(device), superblock);
+            join(back, freed).await.0.expect("the others record it");
+            let ssd = pool.members.ssds().find(|ssd| ssd.uuid == 4).expect("it is back");
+            assert!(!ssd.segments.is_of_row(segment, 7));
+        });
     }
 }
