@@ -27,7 +27,7 @@ impl Scene {
     }
 
     /// One SSD goes, and of what the other one has some cannot be read for a while.
-    async fn lose_pages(&self) {
+    async fn lose_pages(self) {
         self.ssds[1].set_faults(Faults { read_errors: 1000, ..Faults::default() });
         self.ssds[0].vanish();
         // It may be told that something cannot be read.
@@ -40,8 +40,7 @@ impl Scene {
     }
 
     /// Hosts write some of it again.
-    async fn lose_pages_and_go_on(self) {
-        self.lose_pages().await;
+    async fn write_again(self) {
         for page in 0..AGAIN {
             let _ = self.write(page).await;
         }
@@ -55,7 +54,8 @@ impl Scene {
 fn lose_and_die(in_only_row: bool, with_all: bool, crash_at: u64, ending: Ending) -> bool {
     let scene = Stage::new(crash_at % 7, 2);
     scene.run(scene.clone().fill(in_only_row), None);
-    let ended = scene.run(scene.clone().lose_pages_and_go_on(), Some(crash_at));
+    scene.run(scene.clone().lose_pages(), None);
+    let ended = scene.run(scene.clone().write_again(), Some(crash_at));
     scene.crash(ending);
     scene.ssds[1].set_faults(Faults::default());
     if with_all {
@@ -86,7 +86,8 @@ fn a_crash_at_every_write_after_pages_of_the_oldest_row_could_not_be_read_never_
 fn where_the_record_of_pages_that_could_not_be_read_is_lost_nothing_older_is_shown_before_that_is_accepted() {
     let scene = Stage::new(3, 2);
     scene.run(scene.clone().fill(false), None);
-    scene.run(scene.clone().lose_pages_and_go_on(), None);
+    scene.run(scene.clone().lose_pages(), None);
+    scene.run(scene.clone().write_again(), None);
     scene.crash(Ending::Kill);
     scene.state.overwrite(LOSSES_OFFSET, &vec![0; usize::try_from(STATE_BYTES - LOSSES_OFFSET).unwrap()]);
     scene.run(scene.clone().start_without_record(), None);

@@ -104,14 +104,7 @@ impl<E: Env> Mirrorer<E> {
 
     /// They are copies again, durably, as far as the rows live and they are whole.
     pub(crate) async fn commit_copies(&self, ssd: &Rc<Ssd<E>>, copies: Vec<OldCopy>) {
-        let mut intact = Vec::new();
-        for copy in copies {
-            if self.is_sealed_copy(&copy, copy.on(ssd)).await {
-                intact.push(copy);
-            } else {
-                self.free_old_copy(ssd, &copy);
-            }
-        }
+        let intact = self.intact_copies(ssd, copies).await;
         let (relied_on, others): (Vec<_>, Vec<_>) =
             intact.into_iter().partition(|copy| self.may_be_relied_on(ssd, copy));
         others.iter().for_each(|copy| self.free_old_copy(ssd, copy));
@@ -126,6 +119,19 @@ impl<E: Env> Mirrorer<E> {
         }
         self.segments.count_openable();
         self.judge_mirrors();
+    }
+
+    /// Those that are whole. None of them counts yet: the SSDs with the other copies may leave meanwhile.
+    async fn intact_copies(&self, ssd: &Rc<Ssd<E>>, copies: Vec<OldCopy>) -> Vec<OldCopy> {
+        let mut intact = Vec::new();
+        for copy in copies {
+            if self.is_sealed_copy(&copy, copy.on(ssd)).await {
+                intact.push(copy);
+            } else {
+                self.free_old_copy(ssd, &copy);
+            }
+        }
+        intact
     }
 
     /// The row lives as it was. One that lost its other copy meanwhile is set aside, and its twin has what there is of it.
@@ -172,7 +178,32 @@ impl<E: Env> Mirrorer<E> {
 mod tests {
     use super::*;
     use crate::address::SsdIndex;
-    use crate::log::tests::{open_row, with_log};
+    use crate::log::row_life::RowChange;
+    use crate::log::tests::{copy_on, open_row, with_log};
+
+    // proves: F5, F9
+    #[test]
+    fn a_copy_on_an_ssd_that_is_back_counts_in_the_turn_in_which_its_record_is_asked_for() {
+        with_log(async |log| {
+            let copies = [0, 1].map(|index| {
+                let segments = &log.members.ssd(SsdIndex(index)).segments;
+                let segment = segments.for_slots().last().expect("it has segments");
+                assert!(segments.set_log(segment, 7));
+                copy_on(log, index, segment)
+            });
+            let row = open_row(log, copies.map(Mirror::There));
+            row.change(RowChange::Closed);
+            log.segments.write_summaries(&row).await;
+            row.change(RowChange::BatchesEnded);
+            row.segments[0][0].change(MirrorChange::Left);
+            let old = || vec![OldCopy { row: Rc::clone(&row), position: 0, side: 0, segment: copies[0].segment }];
+            let ssd = log.members.ssd(SsdIndex(0));
+            assert_eq!(log.mirrorer.intact_copies(ssd, old()).await.len(), 1);
+            assert!(!row.segments[0][0].get().is_there(), "if the other SSD leaves now, the segment is lost with it");
+            log.mirrorer.commit_copies(ssd, old()).await;
+            assert!(row.segments[0][0].get().is_there());
+        });
+    }
 
     #[test]
     fn a_copy_of_a_row_that_is_freed_while_its_ssd_comes_back_is_freed_with_it_and_not_once_more() {
