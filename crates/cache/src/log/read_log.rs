@@ -36,8 +36,27 @@ pub(crate) struct LogReader<E: Env> {
     segments: Rc<LogSegments<E>>,
     /// Which copy is read first next time.
     copy_order: Cell<CopyOrder>,
-    /// Pages that an SSD answers with errors, by row and position, and since when.
-    failing: RefCell<BTreeMap<(u64, u32), Instant>>,
+    /// Pages that an SSD answers with errors, by row and position.
+    failing: RefCell<BTreeMap<(u64, u32), Failing>>,
+}
+
+/// When a page was answered with errors.
+#[derive(Clone, Copy)]
+struct Failing {
+    first: Instant,
+    last: Instant,
+}
+
+impl Failing {
+    /// True: it has failed for no longer than an SSD may be silent until it is taken for gone. What has not failed for as long was well
+    /// meanwhile.
+    fn fails_again(&mut self, now: Instant) -> bool {
+        if now.since(self.last) >= limits::SSD_GONE_TIMEOUT {
+            self.first = now;
+        }
+        self.last = now;
+        now.since(self.first) < limits::SSD_GONE_TIMEOUT
+    }
 }
 
 /// Why no copy brings a page of dirty data.
@@ -82,15 +101,16 @@ impl<E: Env> LogReader<E> {
         })
     }
 
-    /// A read of this page failed. True: for no longer than an SSD may be silent until it is taken for gone.
+    /// A read of this page failed. True: it may be read later.
     pub(super) fn may_be_read_later(&self, row: &Row, position: u32) -> bool {
         let mut failing = self.failing.borrow_mut();
         let now = self.env.now();
-        let since = *failing.entry((row.number, position)).or_insert(now);
+        let page = failing.entry((row.number, position)).or_insert(Failing { first: now, last: now });
+        let may_end = page.fails_again(now);
         if failing.len().is_multiple_of(FAILING_LOOK) {
             failing.retain(|(number, _), _| self.state.numbers.is_live(*number));
         }
-        now.since(since) < limits::SSD_GONE_TIMEOUT
+        may_end
     }
 
     async fn read_copies(&self, run: &LogRun, mut buf: Buf) -> Result<Buf, Unread> {
@@ -253,4 +273,22 @@ pub(crate) struct ScrubbedCopies {
 fn count_wrong(bytes: &[u8], checksums: &[u32]) -> u64 {
     let pages = bytes.chunks_exact(PAGE_BYTES).zip(checksums);
     pages.map(|(page, checksum)| u64::from(!matches(page, std::slice::from_ref(checksum)))).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    // proves: F9
+    #[test]
+    fn a_page_is_asked_for_again_as_long_as_a_silent_ssd_and_anew_when_it_was_well_for_as_long() {
+        let at = |seconds| Instant(0).plus(Duration::from_secs(seconds));
+        let mut page = Failing { first: at(10), last: at(10) };
+        assert!([10, 60, 159].into_iter().all(|seconds| page.fails_again(at(seconds))));
+        assert!(!page.fails_again(at(160)), "it failed all the time");
+        assert!(page.fails_again(at(310)), "it was well meanwhile");
+        assert!(page.fails_again(at(400)) && !page.fails_again(at(460)));
+    }
 }
