@@ -3,6 +3,7 @@
 mod advice;
 mod args;
 mod client;
+mod clock;
 mod complete;
 mod daemon;
 mod demo;

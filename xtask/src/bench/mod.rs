@@ -134,30 +134,12 @@ pub(crate) enum Files {
 
 impl Section {
     fn files(self) -> Files {
-        match self {
-            Self::Hits
-            | Self::Memory
-            | Self::Misses
-            | Self::Writes
-            | Self::SlowSsds
-            | Self::Dirty
-            | Self::Mix
-            | Self::Changing
-            | Self::Filling
-            | Self::WarmUp
-            | Self::Endurance => Files::Disk,
-            Self::Engine | Self::Advisor | Self::Traces | Self::Arrays => Files::None,
-            Self::Threads
-            | Self::B1
-            | Self::B2
-            | Self::B3
-            | Self::B4
-            | Self::B5
-            | Self::B6
-            | Self::B7
-            | Self::B8
-            | Self::B9
-            | Self::B10 => Files::Memory,
+        if self == Self::Threads || self.vendors().is_some() {
+            Files::Memory
+        } else if matches!(self, Self::Engine | Self::Advisor | Self::Traces | Self::Arrays) {
+            Files::None
+        } else {
+            Files::Disk
         }
     }
 
@@ -165,9 +147,7 @@ impl Section {
     fn takes_long(self) -> bool {
         matches!(self, Self::Changing | Self::Endurance) || self.vendors().is_some()
     }
-}
 
-impl Section {
     /// What a vendor's test is called.
     fn vendors(self) -> Option<&'static str> {
         Some(match self {

@@ -239,7 +239,7 @@ impl<E: Env> BatchWriter<E> {
         let mut bytes = self.env.buffers().take(at(pages) * PAGE_BYTES);
         let checksums = copy_data(&appends, &mut bytes[header_bytes..]);
         payload.reserve(entry_bytes);
-        let header = segment * row.segment_pages + first_page;
+        let header = row.position(segment, first_page);
         let mut position = header + header_pages;
         let mut rest = &checksums[..];
         for (append, place) in &mut appends {

@@ -365,8 +365,7 @@ impl<E: Env> Mirrorer<E> {
                 Err(Fault::Offline) => return None,
             }
         }
-        let position = copy.segment * copy.row.segment_pages + page;
-        if failed && self.reader.may_be_read_later(&copy.row, position) {
+        if failed && self.reader.may_be_read_later(&copy.row, copy.row.position(copy.segment, page)) {
             self.env.sleep(INTERVAL).await;
             return None;
         }

@@ -442,6 +442,11 @@ impl Row {
         self.live.get()
     }
 
+    /// The position of a page of a segment.
+    pub(crate) fn position(&self, segment: u32, page: u32) -> u32 {
+        segment * self.segment_pages + page
+    }
+
     /// The segment in which a position lies, and the page in it.
     pub(crate) fn locate(&self, position: u32) -> (u32, u32) {
         (position / self.segment_pages, position % self.segment_pages)

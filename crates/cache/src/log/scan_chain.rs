@@ -49,7 +49,7 @@ impl<E: Env> LogScan<'_, E> {
         let mut windows: Windows = row.segments.iter().map(|_| [Window::new(), Window::new()]).collect();
         while let Some((batch, first_page)) = self.next_of_chain(row, &mut windows, gathered.previous).await? {
             let segment = row.next_segment();
-            let position = segment * row.segment_pages + first_page;
+            let position = row.position(segment, first_page);
             gathered.gather(row, position, batch.header_pages, &batch.entries);
             let mark = StreamMark { row: batch.place.flushed_row, index: batch.place.flushed_index };
             gathered.flushed = gathered.flushed.max(mark);

@@ -1,16 +1,15 @@
 //! What SSDs are and how they say they are: the second table of `pool show`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use hotset_api::{Smart, Ssd, SsdIdentity};
 
 use super::table::Table;
+use crate::clock::unix_ms;
 use crate::size::human;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
 pub(super) fn table(ssds: &[Ssd]) -> String {
-    let now_unix_ms = now_unix_ms();
+    let now_unix_ms = unix_ms();
     let mut table = Table::new(&["SSD", "HEALTH", ">WEAR", "WORN OUT", ">WRITTEN, ALL STARTS", "DRIVE", "LINK", "BAY"]);
     for ssd in ssds {
         table.row(vec![
@@ -29,11 +28,6 @@ pub(super) fn table(ssds: &[Ssd]) -> String {
         text.push_str(&format!("{}: not all is known: {}\n", ssd.path, ssd.smart.problem));
     }
     text
-}
-
-fn now_unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// In days from now.

@@ -11,10 +11,10 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use super::blocking::blocking;
-use super::clock::unix_ms;
 use super::config::{Config, TlsFiles};
 use super::http::ApiTls;
 use super::register::ConditionRegister;
+use crate::clock::unix_ms;
 use crate::given_file::{self, UnusableFile};
 use hotset_cache::date_and_time;
 

@@ -4,7 +4,7 @@ use hotset_api::{HostClient, HostProtocol};
 use hotset_cache::date_and_time;
 use hotset_serve::Link;
 
-use crate::daemon::clock::unix_ms;
+use crate::clock::unix_ms;
 use crate::plane::Snapshot;
 
 /// So many are named in a message; more are counted.

@@ -21,9 +21,9 @@ use std::time::Duration;
 use hotset_api::ConditionKind;
 use serde::{Deserialize, Serialize};
 
-use super::clock::unix_ms;
 use super::register::ConditionRegister;
 use super::state::{PoolRecord, StateDirectory};
+use crate::clock::unix_ms;
 use crate::{running_time, state_file};
 
 /// So many failures …

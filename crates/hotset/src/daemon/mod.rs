@@ -10,7 +10,6 @@ mod changes;
 mod changing;
 mod check;
 mod clients;
-mod clock;
 mod config;
 mod conversion;
 mod counters;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hotset_api::{Condition, ConditionKind, Health, Status, Subject, SubjectKind, Volume};
 use serde::{Deserialize, Serialize};
 
-use super::clock::unix_ms;
+use crate::clock::unix_ms;
 use crate::size::grouped;
 use hotset_cache::date_and_time;
 

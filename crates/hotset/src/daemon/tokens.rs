@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 
-use super::clock::unix_ms;
 use super::state::StateDirectory;
+use crate::clock::unix_ms;
 
 /// Tokens at most.
 const TOKENS_MAX: usize = 256;

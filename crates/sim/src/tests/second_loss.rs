@@ -180,24 +180,23 @@ impl Scene {
     }
 
     pub(super) async fn write(&self, page: u64) -> Result<(), Error> {
+        let fill = self.write_next(page, Durability::Durable).await?;
+        self.pages.borrow_mut()[usize::try_from(page).unwrap()].durable = fill;
+        Ok(())
+    }
+
+    async fn write_volatile(&self, page: u64) -> Result<(), Error> {
+        self.write_next(page, Durability::Volatile).await.map(drop)
+    }
+
+    /// Writes what the page never held; answers it.
+    async fn write_next(&self, page: u64, durability: Durability) -> Result<u8, Error> {
         let place = usize::try_from(page).unwrap();
         let fill = self.pages.borrow()[place].begun + 1;
         self.pages.borrow_mut()[place].begun = fill;
         let mut buf = self.env().buffers().take(4096);
         buf.fill(fill);
-        let written = self.volume().write(page * PAGE, buf, Durability::Durable).await;
-        if written.is_ok() {
-            self.pages.borrow_mut()[place].durable = fill;
-        }
-        written
-    }
-
-    async fn write_volatile(&self, page: u64) -> Result<(), Error> {
-        let place = usize::try_from(page).unwrap();
-        self.pages.borrow_mut()[place].begun += 1;
-        let mut buf = self.env().buffers().take(4096);
-        buf.fill(self.pages.borrow()[place].begun);
-        self.volume().write(page * PAGE, buf, Durability::Volatile).await
+        self.volume().write(page * PAGE, buf, durability).await.map(|()| fill)
     }
 
     async fn write_all_volatile(&self) {

@@ -155,9 +155,7 @@ impl<E: Env> Mirrorer<E> {
 
     /// The twin of a row has this copy, there or away.
     fn is_set_aside_on(&self, row: u64, copy: PresentCopy) -> bool {
-        let PresentCopy { ssd_uuid, segment, .. } = copy;
-        let is_it = |mirror: Mirror| mirror.place() == Some((ssd_uuid, segment));
-        self.state.aside_of(row).is_some_and(|twin| twin.segments.iter().flatten().any(|cell| is_it(cell.get())))
+        self.state.aside_of(row).is_some_and(|twin| twin.names_segment(copy.ssd_uuid, copy.segment))
     }
 
     /// It says of itself what the row is known to be: it was whole before the SSD left.

@@ -21,8 +21,8 @@ use self::advice::Facts;
 use self::sums::Sums;
 use self::watches::{Due, Watches};
 use super::blocking::blocking;
-use super::clock::unix_ms;
 use super::history;
+use crate::clock::unix_ms;
 use crate::plane::Handle;
 
 pub(crate) use self::advice::Case;

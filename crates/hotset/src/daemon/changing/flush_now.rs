@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::flushed::{FlushedNow, Flushing, Subject};
 use super::operations::{Begin, Begun, Cancel, Operations, carry_on};
-use crate::daemon::clock::unix_ms;
+use crate::clock::unix_ms;
 use crate::daemon::naming::{no_such_pool, no_such_volume};
 use crate::daemon::opening::records::Records;
 use crate::daemon::state::HoldRecord;

@@ -13,8 +13,8 @@ use hotset_api::{ApiError, ApiErrorKind, Operation, OperationKind, OperationStat
 use tokio::sync::{self, watch};
 
 use super::flushed::{FlushedNow, Flushing};
+use crate::clock::unix_ms;
 use crate::daemon::changes::{Change, Changes};
-use crate::daemon::clock::unix_ms;
 use crate::daemon::who::Who;
 
 /// Operations that ended and are still shown.

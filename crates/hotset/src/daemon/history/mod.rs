@@ -20,8 +20,8 @@ use tokio::sync::oneshot;
 use self::bucket::Bucket;
 use self::sampler::Sampler;
 use self::store::{FILE_NAME, LEVELS, Level, Row, Store};
-use super::clock::unix_ms;
 use super::register::ConditionRegister;
+use crate::clock::unix_ms;
 
 pub(crate) use recent::Recent;
 pub(crate) use sampler::Look;

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 
 use super::control::Control;
 use super::exchange::{Answer, Queried};
-use crate::daemon::clock::unix_ms;
+use crate::clock::unix_ms;
 use crate::daemon::history::Question;
 
 /// Four hours.

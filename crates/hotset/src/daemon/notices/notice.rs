@@ -7,7 +7,7 @@ use hotset_cache::date_and_time;
 use serde::Serialize;
 
 use super::rate::LeftOut;
-use crate::daemon::clock::unix_ms;
+use crate::clock::unix_ms;
 use crate::escape::{escaped, escaped_lines};
 use crate::given_file;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use hotset_api::{ConditionKind, Event, EventList, Severity, Subject, SubjectKind};
 use tokio::sync::watch;
 
-use crate::daemon::clock::unix_ms;
+use crate::clock::unix_ms;
 use crate::daemon::counters::Counters;
 use crate::paths::EVENTS;
 use crate::running_time::in_slices;

@@ -10,8 +10,8 @@ use hotset_block::Access;
 use hotset_cache::config::limits;
 
 use super::ssds::Drives;
+use crate::clock::unix_ms;
 use crate::daemon::blocking::blocking;
-use crate::daemon::clock::unix_ms;
 use crate::daemon::opening::devices::{AT_ONCE, Devices, Users};
 use crate::daemon::opening::probe::{self, durable_path};
 use crate::daemon::opening::records::Records;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hotset_api::{Event, Severity, SubjectKind};
 
 use super::events::{EventLog, Happened};
-use crate::daemon::clock::unix_ms;
+use crate::clock::unix_ms;
 
 /// What a clean stop begins with: hosts are let go.
 const STOPPING: &str = "stopping";

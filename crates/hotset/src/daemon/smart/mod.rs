@@ -25,7 +25,7 @@ pub(crate) use ledger::Ledger;
 use self::identity::DiskBelow;
 use self::report::DriveReport;
 use super::blocking::blocking;
-use super::clock::unix_ms;
+use crate::clock::unix_ms;
 use crate::{given_file, running_time};
 
 /// How often an SSD is asked.
