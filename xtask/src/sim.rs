@@ -1,17 +1,23 @@
 //! `cargo x sim`: the cache on a seeded executor, in a world that fails, against a model.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::command::{Beside, cargo, command, succeed, target_dir};
-use crate::test::build_all;
+use crate::command::{Beside, cargo, succeed};
+use crate::test::linted;
 
-/// Begins what `cargo x test` runs: the program that was built beside the unit tests. It takes what processor time nobody else wants:
-/// the real clients and the browser mostly wait.
+/// Seeds of each `cargo x test`.
+const SEEDS: &str = "1000";
+
+/// What cargo starts programs by: they take what processor time nobody else wants. Cargo itself does not, for others wait for it.
+const IDLE: &str = r#"target."cfg(all())".runner = ["chrt", "--idle", "0"]"#;
+
+/// Begins what `cargo x test` runs beside tests that mostly wait, by a test of the library: to build the program, too, would take two
+/// minutes.
 pub(crate) fn begin_beside() -> Result<Beside> {
-    build_all()?;
-    let program = target_dir()?.join("debug/hotset-sim");
-    let command = command("chrt", &["--idle", "0", &program.to_string_lossy(), "--seeds=1000"]);
-    Beside::begin("simulator", command).context("chrt is of util-linux")
+    let words = ["test", "--quiet", "--config", IDLE, "--workspace", "--lib", "--", "--nocapture", "many_seeds_pass"];
+    let mut tests = linted(&words)?;
+    tests.env("HOTSET_SEEDS", SEEDS);
+    Beside::begin("simulator", tests)
 }
 
 /// Hands its arguments to the simulator. In the development profile: there our assertions and those of the arithmetic

@@ -1,6 +1,7 @@
 //! `cargo x test`: everything that has to be green, one step after the other, counted.
 
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::rc::Rc;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::command::{Beside, cargo, new_files, succeed, target_dir, watch};
+use crate::command::{Beside, cargo, command, new_files, output_of, succeed, target_dir, watch};
 use crate::tally::Tally;
 use crate::{console, fuzz, python, sim, tidy, traceability};
 
@@ -30,9 +31,12 @@ impl Thoroughness {
     }
 }
 
-/// Builds all tests but the end-to-end ones, the binary and the simulator at once: parts of the workspace by themselves would ask for
-/// fewer features of what they depend on, and so for other builds of it.
-const BUILD_ALL: &[&str] = &["test", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
+/// The tests that drive the binary.
+const END_TO_END: &str = "--test=e2e";
+
+/// Builds all tests, and the binary, at once: parts of the workspace by themselves would ask for fewer features of what they depend on,
+/// and so for other builds of it.
+const BUILD_ALL: &[&str] = &["test", "--quiet", "--workspace", "--lib", "--tests", END_TO_END, "--no-run"];
 
 /// Those of real clients that run at once: each starts a daemon and clients, and mostly waits for them.
 const CLIENTS_AT_ONCE: &str = "--test-threads=6";
@@ -66,22 +70,23 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
                 build_twice()
             }),
         ),
-        // Examples are checked beside; building each of them takes a minute.
-        ("unit tests", Box::new(move || unit_tests(&|| clippy_begun.begin(begin_clippy)))),
+        (
+            "unit tests",
+            Box::new(move || {
+                unit_tests(&|| {
+                    machines_begun.begin(|| Beside::begin("machines", machines_alone(&[])?));
+                    simulator_begun.begin(sim::begin_beside);
+                    clippy_begun.begin(begin_clippy);
+                })
+            }),
+        ),
         ("clippy", Box::new(move || clippy.end())),
         ("build of fuzz", Box::new(move || fuzzers.end())),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
-        (
-            "real clients",
-            Box::new(move || {
-                simulator_begun.begin(sim::begin_beside);
-                machines_begun.begin(|| Beside::begin("machines", machines_alone(&[])?));
-                count(end_to_end(&[CLIENTS_AT_ONCE, "--skip", MACHINES], &[])?)
-            }),
-        ),
+        ("real clients", Box::new(|| count(end_to_end(&[CLIENTS_AT_ONCE, "--skip", MACHINES], &[])?))),
         ("browser", Box::new(|| console::browse(&[]))),
         ("virtual machines", Box::new(move || machines.end_counted())),
-        ("simulator", Box::new(move || simulator.end())),
+        ("simulator", Box::new(move || simulator.end_counted())),
         ("nothing left", Box::new(move || nothing_left(&before))),
     ];
     Ok(run_steps(&steps).exit_code())
@@ -155,8 +160,9 @@ impl Begun {
     }
 }
 
+/// Looks at what [`BUILD_ALL`] does not build: building each of them takes a minute.
 fn begin_clippy() -> Result<Beside> {
-    let clippy = cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    let clippy = cargo(&["clippy", "--quiet", "--workspace", "--examples", "--bench=*", "--", "-D", "warnings"]);
     Beside::begin_nicely("clippy", &clippy)
 }
 
@@ -170,7 +176,7 @@ fn nothing_left(before: &str) -> Result<Tally> {
 
 /// Runs them, and `meanwhile` as soon as the first of them run: until then cargo lets nobody else build into the folder.
 fn unit_tests(meanwhile: &dyn Fn()) -> Result<Tally> {
-    let mut command = cargo(&["test", "--quiet", "--no-fail-fast", "--workspace", "--lib", "--bins", "--tests"]);
+    let mut command = linted(&["test", "--quiet", "--no-fail-fast", "--workspace", "--lib", "--tests"])?;
     // The memory of one test's devices is used again for the next one's: clearing new pages took as long as the tests (mallopt(3)).
     command.env("MALLOC_MMAP_MAX_", "0").env("MALLOC_TRIM_THRESHOLD_", (8_u64 << 30).to_string());
     let has_begun = Cell::new(false);
@@ -187,29 +193,51 @@ fn unit_tests(meanwhile: &dyn Fn()) -> Result<Tally> {
 
 /// See [`BUILD_ALL`].
 pub(crate) fn build_all() -> Result<()> {
-    succeed(cargo(BUILD_ALL))
+    succeed(linted(BUILD_ALL)?)
 }
 
-/// A second build without a change builds nothing: a build script that watches what is missing would have all built anew each time.
+/// Cargo that builds with clippy's compiler: it is rustc, and says what clippy says. To check all once more would take as long as half of
+/// the build.
+pub(crate) fn linted(arguments: &[&str]) -> Result<Command> {
+    let toolchain = output_of(command("rustc", &["--print=sysroot"]))?;
+    let mut command = cargo(arguments);
+    command.env("RUSTC_WORKSPACE_WRAPPER", Path::new(toolchain.trim_end()).join("bin/clippy-driver"));
+    Ok(command)
+}
+
+/// A second build without a change builds nothing: a build script that watches what is missing would have all built anew each time. It
+/// says again what compilers had to say.
 fn build_twice() -> Result<Tally> {
     build_all()?;
-    let output = cargo(&[BUILD_ALL, &["--message-format=json"]].concat()).output()?;
-    let built = built_anew(&String::from_utf8_lossy(&output.stdout));
+    let output = linted(&[BUILD_ALL, &["--message-format=json"]].concat())?.output()?;
+    let messages = messages(&String::from_utf8_lossy(&output.stdout));
+    let built = built_anew(&messages);
     built.iter().for_each(|package| println!("built anew without a change: {package}"));
-    Ok(Tally::one(output.status.success() && built.is_empty()))
+    let mut tally = Tally::one(output.status.success() && built.is_empty());
+    tally.add(Tally::one(warnings(&messages).is_empty()));
+    Ok(tally)
 }
 
-/// Of cargo's messages: what was not as it was already.
-fn built_anew(messages: &str) -> Vec<String> {
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let stale = messages.filter(|message| message["fresh"] == false);
-    stale.map(|message| message["package_id"].as_str().unwrap_or_default().to_owned()).collect()
+/// Those that cargo prints as JSON, one on a line.
+fn messages(printed: &str) -> Vec<Value> {
+    printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// What was not as it was already.
+fn built_anew(messages: &[Value]) -> Vec<&str> {
+    let stale = messages.iter().filter(|message| message["fresh"] == false);
+    stale.map(|message| message["package_id"].as_str().unwrap_or_default()).collect()
+}
+
+/// What compilers and clippy do not like; the first build has printed it.
+fn warnings(messages: &[Value]) -> Vec<&Value> {
+    messages.iter().filter(|message| message["reason"] == "compiler-message").collect()
 }
 
 /// What drives the binary with real clients, after building it: those that these words for the tests' program choose.
 fn end_to_end(words: &[&str], asked: &[(&str, &str)]) -> Result<Command> {
     build_all()?;
-    let mut command = cargo(&[&["test", "--quiet", "--workspace", "--test=e2e", "--"], words].concat());
+    let mut command = linted(&[&["test", "--quiet", "--workspace", END_TO_END, "--"], words].concat())?;
     command.env("HOTSET_BIN", target_dir()?.join("debug/hotset")).envs(asked.iter().copied());
     // Without them, which need the network once, the tests that use them say that they are skipped.
     for (name, variable) in [("schemathesis", "HOTSET_SCHEMATHESIS"), ("ansible", "HOTSET_ANSIBLE")] {
@@ -245,6 +273,11 @@ fn tally_of(watched: impl FnOnce(&mut dyn FnMut(&str)) -> Result<bool>, mut hear
         tally.failed = 1;
         tally.failures.push("a program ended without a sum: standard error says how".to_owned());
     }
+    // A name that no test has chooses none.
+    if tally.passed + tally.failed + tally.skipped == 0 {
+        tally.failed = 1;
+        tally.failures.push("no test was run".to_owned());
+    }
     Ok(tally)
 }
 
@@ -253,11 +286,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_run_without_a_test_has_failed() {
+        let nothing = |line: &mut dyn FnMut(&str)| {
+            line("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out");
+            Ok(true)
+        };
+        assert_eq!(tally_of(nothing, |_| {}).expect("it was counted").failed, 1);
+    }
+
+    #[test]
     fn what_was_built_anew_is_found_among_cargos_messages() {
         let messages = r#"{"reason":"compiler-artifact","package_id":"a","fresh":true}
 {"reason":"build-script-executed","package_id":"b"}
 {"reason":"compiler-artifact","package_id":"b","fresh":false}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(built_anew(messages), ["b"]);
+        assert_eq!(built_anew(&super::messages(messages)), ["b"]);
+    }
+
+    #[test]
+    fn what_the_compiler_says_is_found_among_cargos_messages() {
+        let printed = r#"{"reason":"compiler-artifact","fresh":true}
+{"reason":"compiler-message","message":{"level":"warning"}}"#;
+        assert_eq!(warnings(&messages(printed)).len(), 1);
     }
 }

@@ -22,6 +22,7 @@ mod media;
 pub mod members;
 pub mod model;
 pub mod pauses;
+pub mod program;
 pub mod random;
 pub mod recognise;
 pub mod refusals;
