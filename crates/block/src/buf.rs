@@ -671,7 +671,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "neighbours")]
-    fn strangers_do_not_join() {
+    fn parts_that_are_no_neighbours_do_not_join() {
         let pool = BufPool::new();
         let _ = pool.take(10).join(pool.take(10));
     }

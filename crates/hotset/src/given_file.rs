@@ -4,12 +4,13 @@
 //! It is an ordinary file of bounded size, or an error that says so; and who keeps it has a limited time to answer. A pipe that
 //! nobody writes to and a file server that is away hold up nobody for longer. What does not answer has one thread at a time.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// What such a file has at most: 16 MiB.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// What has not answered in time, and still has not.
-static OVERDUE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// How much work with each path has not come to its end in time, and still has not.
+static OVERDUE: Mutex<BTreeMap<PathBuf, usize>> = Mutex::new(BTreeMap::new());
 
 /// A file that somebody named and that cannot be used: which, and why, in words that name it.
 #[derive(Debug)]
@@ -77,15 +78,23 @@ fn answered_within<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    if overdue().contains(path) {
+    if overdue().contains_key(path) {
         return Err(unanswered());
     }
     let (done, answer) = mpsc::channel();
     let asked = path.to_owned();
+    // Changes under the lock only.
+    let is_late = Arc::new(AtomicBool::new(false));
+    let was_late = Arc::clone(&is_late);
     thread::Builder::new().name("given file".to_owned()).spawn(move || {
         let worked = work(&asked);
         let mut overdue = overdue();
-        overdue.remove(&asked);
+        if was_late.load(Ordering::Relaxed) {
+            let others = overdue.remove(&asked).unwrap_or_default().saturating_sub(1);
+            if others > 0 {
+                overdue.insert(asked, others);
+            }
+        }
         let _ = done.send(worked);
     })?;
     if let Some(worked) = running_time::receive(&answer, limit) {
@@ -95,7 +104,8 @@ fn answered_within<T: Send + 'static>(
     let mut overdue = overdue();
     answer.try_recv().unwrap_or_else(|error| match error {
         TryRecvError::Empty => {
-            overdue.insert(path.to_owned());
+            is_late.store(true, Ordering::Relaxed);
+            *overdue.entry(path.to_owned()).or_default() += 1;
             Err(unanswered())
         }
         TryRecvError::Disconnected => Err(io::Error::other("the thread that asks for it died")),
@@ -103,7 +113,7 @@ fn answered_within<T: Send + 'static>(
 }
 
 /// Whole between any two statements, so a panic elsewhere does not make it wrong.
-fn overdue() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+fn overdue() -> MutexGuard<'static, BTreeMap<PathBuf, usize>> {
     OVERDUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -168,8 +178,40 @@ mod tests {
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(answered(Path::new("/nowhere/else"), |_| Ok(7)).unwrap(), 7);
         answers.send(()).unwrap();
-        while overdue().contains(path) {
+        while overdue().contains_key(path) {
             thread::yield_now();
+        }
+        assert_eq!(answered(path, |_| Ok(7)).unwrap(), 7);
+    }
+
+    // Of two writes that hung, the one that went on let a third pass by the other.
+    // proves: F11
+    #[test]
+    fn what_hangs_twice_is_left_alone_until_both_answer() {
+        let path = Path::new("/nowhere/that/answers/either");
+        let ends = [(); 2].map(|()| {
+            let (answers, answer) = mpsc::channel::<()>();
+            (answers, move |_: &Path| answer.recv().map_err(io::Error::other))
+        });
+        let begun: Vec<_> = ends
+            .into_iter()
+            .map(|(answers, hangs)| {
+                (answers, thread::spawn(move || answered_within(Duration::from_millis(500), path, hangs)))
+            })
+            .collect();
+        let answers: Vec<_> = begun
+            .into_iter()
+            .map(|(answers, work)| {
+                work.join().unwrap().expect_err("it takes too long");
+                answers
+            })
+            .collect();
+        for (others, answers) in [1, 0].into_iter().zip(answers) {
+            assert!(answered(path, |_| Ok(7)).is_err());
+            answers.send(()).unwrap();
+            while overdue().get(path).copied().unwrap_or_default() > others {
+                thread::yield_now();
+            }
         }
         assert_eq!(answered(path, |_| Ok(7)).unwrap(), 7);
     }

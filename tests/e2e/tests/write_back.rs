@@ -431,6 +431,37 @@ fn a_new_name_that_is_recorded_in_one_place_only_makes_no_second_volume() {
     assert_written_apart(&daemon, 1024);
 }
 
+// Only what was open by then was written down.
+// proves: F11
+#[test]
+fn a_start_that_writes_down_one_volume_forgets_none_that_it_has_not_opened_yet() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[48, 48], "");
+    for name in ["a", "b", "c"] {
+        let backing = daemon.site.blank(name, 64 * MIB);
+        daemon.ok(&format!("volume create {name} --backing {}", backing.display()));
+    }
+    assert!(daemon.stop().success());
+    // As if the last daemon had died while the last volume left its pool.
+    let of_pool = daemon.site.path("state/pools/p.json");
+    let without = daemon.site.path("state/volumes.json");
+    let mut records = [&of_pool, &without]
+        .map(|path| -> Value { serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON") });
+    let left = records[1]["volumes"].as_array_mut().and_then(Vec::pop).expect("there are three");
+    records[0]["volumes"] = serde_json::json!([left]);
+    for (path, record) in [&of_pool, &without].into_iter().zip(records) {
+        fs::write(path, record.to_string()).expect("the record can be forged");
+    }
+    daemon.launch();
+    for _ in 0..2 {
+        eventually("all are served", Duration::from_secs(30), || {
+            ["a", "b", "c"].iter().all(|name| daemon.is_online(name))
+        });
+        assert_eq!(names_of_volumes(&daemon), ["a", "b", "c"]);
+        daemon.restart();
+    }
+}
+
 // The pool's SSDs knew the volume by another name than who discarded it, and brought its dirty data back.
 // proves: F8
 #[test]

@@ -10,7 +10,7 @@ use hotset_block::Env;
 use crate::address::VolumeIndex;
 use crate::attachments::evidence::BackingEvidence;
 use crate::attachments::identity::settled_pages;
-use crate::config::PAGE;
+use crate::config::{PAGE, VolumeName};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
 use crate::pool::inner::PoolInner;
@@ -92,6 +92,11 @@ impl<E: Env> PoolInner<E> {
         joining.put(index, known.attachment, &known.backing).await?;
         drop(held);
         Ok(Reattached::Warm { bytes: self.clean.slots().used_bytes_of(index) })
+    }
+
+    pub(crate) fn dirty_bytes_of(&self, name: &VolumeName) -> Result<u64, Error> {
+        let known = self.attachments.named(name)?;
+        Ok(self.ids.index_of(known.attachment).map_or(0, |index| self.log_counts(index).dirty * PAGE))
     }
 
     /// What speaks for and against the backing device of a volume of this pool.

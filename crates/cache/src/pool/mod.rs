@@ -112,6 +112,14 @@ impl<E: Env> Pool<E> {
         self.inner.reattach(&volume.inner).await
     }
 
+    /// What the pool has of a volume that is newer than its backing device, whether or not the volume is attached.
+    ///
+    /// # Errors
+    /// `Refused` if the pool does not know the volume.
+    pub fn dirty_bytes(&self, name: &VolumeName) -> Result<u64, Error> {
+        self.inner.dirty_bytes_of(name)
+    }
+
     /// What speaks for and against the backing device of a volume being the one on record.
     ///
     /// # Errors

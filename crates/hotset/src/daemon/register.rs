@@ -165,9 +165,9 @@ impl ConditionRegister {
             | ConditionKind::LocalDevice
             | ConditionKind::SecondWriter
             | ConditionKind::Removal => {
-                let is_concerned = |volume: &Volume| *kind != ConditionKind::Flush || volume.pool.is_some();
+                let may_still_be = |volume: &Volume| *kind != ConditionKind::Flush || volume.pool.is_some();
                 let mut volumes = status.volumes.iter().filter(|volume| volume.name == subject.name);
-                let is_volume = volumes.any(is_concerned);
+                let is_volume = volumes.any(may_still_be);
                 let is_pool = status.pools.iter().any(|pool| pool.name == subject.name);
                 match subject.kind {
                     SubjectKind::Volume => is_volume,

@@ -152,6 +152,7 @@ impl Rooms {
         });
         let pools = Arc::new(Pools {
             records: Arc::clone(&records),
+            devices: Arc::clone(&devices),
             converting: Arc::clone(&converting),
             opening: Arc::clone(&opening),
         });

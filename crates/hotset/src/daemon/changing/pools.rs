@@ -6,11 +6,11 @@ use hotset_api::{ApiError, ApiErrorKind, ChangePlan, PoolImport, PoolSet};
 use hotset_cache::config::{IoType, PoolKind, PoolName, PoolSettings};
 use hotset_cache::{Missing, Takeover};
 
-use crate::daemon::blocking::blocking;
 use crate::daemon::conversion::merged;
 use crate::daemon::naming::{pool_name, uuid};
 use crate::daemon::opening::converting::Converting;
-use crate::daemon::opening::probe;
+use crate::daemon::opening::devices::Devices;
+use crate::daemon::opening::probe::Candidate;
 use crate::daemon::opening::records::Records;
 use crate::daemon::opening::scan::FoundSsd;
 use crate::daemon::opening::start::Opening;
@@ -20,12 +20,13 @@ use crate::words;
 /// Changes and imports pools.
 pub(crate) struct Pools {
     pub(crate) records: Arc<Records>,
+    pub(crate) devices: Arc<Devices>,
     pub(crate) converting: Arc<Converting>,
     pub(crate) opening: Arc<Opening>,
 }
 
 /// What settings would come to.
-struct Settled {
+struct PlannedSettings {
     settings: PoolSettings,
     changed: bool,
     warnings: Vec<String>,
@@ -36,7 +37,7 @@ impl Pools {
     pub(crate) async fn set_pool(&self, name: &str, set: PoolSet) -> Result<(bool, Vec<String>), ApiError> {
         let _one_at_a_time = self.records.change.lock().await;
         let pool = pool_name(name)?;
-        let Settled { settings, changed, warnings } = self.settle(&pool, set).await?;
+        let PlannedSettings { settings, changed, warnings } = self.planned_settings(&pool, set).await?;
         if changed {
             self.records.plane.of_pool(&pool.clone()).call(move |plane| plane.pools().set_pool(pool, settings)).await?;
             tracing::info!(pool = name, ?set, "changed settings");
@@ -46,18 +47,18 @@ impl Pools {
 
     /// What would be refused is refused; nothing is changed.
     pub(crate) async fn plan_settings(&self, name: &str, set: PoolSet) -> Result<ChangePlan, ApiError> {
-        let Settled { warnings, .. } = self.settle(&pool_name(name)?, set).await?;
+        let PlannedSettings { warnings, .. } = self.planned_settings(&pool_name(name)?, set).await?;
         Ok(ChangePlan { warnings })
     }
 
-    async fn settle(&self, pool: &PoolName, set: PoolSet) -> Result<Settled, ApiError> {
+    async fn planned_settings(&self, pool: &PoolName, set: PoolSet) -> Result<PlannedSettings, ApiError> {
         let snapshot = self.records.plane.snapshot().await?;
         let now = snapshot.pools.iter().find(|open| open.name == *pool);
         let now = now.ok_or_else(|| self.records.not_open(pool.as_str()))?;
         let settings = merged(now.kind, now.settings, set);
         settings.check(now.kind).map_err(|error| words::error(&error))?;
         let warnings = set.io_type.and_then(|_| other_block(pool.as_str(), now.kind, &settings)).into_iter().collect();
-        Ok(Settled { settings, changed: settings != now.settings, warnings })
+        Ok(PlannedSettings { settings, changed: settings != now.settings, warnings })
     }
 
     /// Whether that changed anything, and the name of the pool.
@@ -65,9 +66,9 @@ impl Pools {
         // Others are not held up while marks are watched.
         let takeover = if request.force { Takeover::Forced } else { Takeover::Own };
         self.opening.dismiss_owner(request.ssds.clone(), takeover).await?;
+        let candidates = self.devices.candidates(&request.ssds).await?;
+        let found: Vec<FoundSsd> = candidates.into_iter().map(labelled).collect::<Result<_, _>>()?;
         let _one_at_a_time = self.records.change.lock().await;
-        let paths = request.ssds.clone();
-        let found = blocking(move || found_at(&paths)).await??;
         let first =
             found.first().ok_or_else(|| ApiError::new(ApiErrorKind::Invalid, "an import needs at least one SSD"))?;
         let name = first.label.pool_name.clone();
@@ -147,14 +148,11 @@ fn other_block(pool: &str, kind: PoolKind, settings: &PoolSettings) -> Option<St
     })
 }
 
-fn found_at(paths: &[String]) -> Result<Vec<FoundSsd>, ApiError> {
-    let one = |path: &String| {
-        let candidate = probe::candidate(path)?;
-        let label = candidate.label.ok_or_else(|| {
-            let carries = candidate.signature.map_or(String::new(), |signature| format!(", but {signature}"));
-            ApiError::new(ApiErrorKind::Invalid, format!("SSD {path}: it carries no Hotset pool{carries}"))
-        })?;
-        Ok(FoundSsd { path: path.clone(), label })
+fn labelled(candidate: Candidate) -> Result<FoundSsd, ApiError> {
+    let Candidate { path, label, signature, .. } = candidate;
+    let Some(label) = label else {
+        let carries = signature.map_or(String::new(), |signature| format!(", but {signature}"));
+        return Err(ApiError::new(ApiErrorKind::Invalid, format!("SSD {path}: it carries no Hotset pool{carries}")));
     };
-    paths.iter().map(one).collect()
+    Ok(FoundSsd { path, label })
 }

@@ -144,8 +144,8 @@ fn used(snapshot: &Snapshot, offline: &Offline) -> Vec<(String, String)> {
             (volume.backing.clone(), format!("the backing device of volume {}, whose pool is offline", volume.name))
         }));
     }
-    for volume in offline.volumes.values() {
-        let record = &volume.record;
+    let away = offline.volumes.values().map(|volume| &volume.record);
+    for record in away.chain(offline.unopened_volumes.values()) {
         used.push((record.backing.clone(), format!("the backing device of volume {}, which is offline", record.name)));
     }
     used

@@ -85,6 +85,15 @@ impl LocalDevices {
             let name = &local.record.volume;
             // A volume that is not open says why by itself.
             let Some(volume) = snapshot.volumes.iter().find(|volume| volume.name.as_str() == name) else { continue };
+            if volume.backing != local.record.backing {
+                // What is mounted there would go on with other data.
+                self.records.register.follow_for(
+                    ConditionKind::LocalDevice,
+                    of_volume(name),
+                    &refuse_other(&local, volume),
+                );
+                continue;
+            }
             let is_connected = snapshot.connections.iter().any(|(connection, _)| {
                 connection.link == Link::LocalDevice && connection.export.as_deref() == Some(name)
             });
@@ -460,6 +469,18 @@ fn of_volume(name: &str) -> Subject {
 
 fn device_error(volume: &str, why: &str) -> ApiError {
     ApiError::new(ApiErrorKind::Device, format!("volume {volume}: its local device: {why}"))
+}
+
+/// Another volume has the name of the one whose device it is.
+fn refuse_other(local: &Local, volume: &VolumeStatus) -> Result<(), ApiError> {
+    let LocalRecord { volume: name, backing, .. } = &local.record;
+    let message = format!(
+        "volume {name}: its local device belongs to a volume with the backing device {backing}, and this one has {}",
+        volume.backing
+    );
+    Err(ApiError::new(ApiErrorKind::Refused, message).with_hint(format!(
+        "`hotset volume set {name} local=off` takes the device away; then local=on makes one for this volume"
+    )))
 }
 
 fn driver_error(volume: &str, error: &DriverError) -> ApiError {

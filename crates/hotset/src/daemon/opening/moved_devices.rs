@@ -24,7 +24,7 @@ impl MovedDevices {
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
             let Ok(snapshot) = self.records.plane.snapshot().await else { return };
-            let found = self.moved_devices(&snapshot).await.unwrap_or_default();
+            let Some(found) = self.moved_devices(&snapshot).await else { continue };
             // What was let go while this looked is not there at the next look.
             self.records.offline().moved_devices = found.intersection(&before).cloned().collect();
             before = found;

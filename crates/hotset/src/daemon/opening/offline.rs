@@ -18,6 +18,8 @@ pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct Offline {
     pub(crate) pools: BTreeMap<String, OfflinePool>,
     pub(crate) volumes: BTreeMap<String, OfflineVolume>,
+    /// On record as volumes without a pool, and not tried yet, or with a record that makes no sense: they stay on record.
+    pub(crate) unopened_volumes: BTreeMap<String, VolumeRecord>,
     /// Of the state directory: records that cannot be read.
     pub(crate) broken: Vec<String>,
     /// Records that cannot be read and are tried again: of pools, of the volumes without one, of the tokens, of the pools that were

@@ -35,7 +35,8 @@ enum Verdict {
 
 fn judge(before: &BackingRecord, found: &BackingRecord, others: &[BackingRecord]) -> Verdict {
     match likeness(&before.id, &found.id) {
-        Likeness::Same | Likeness::Unknown => return Verdict::Right,
+        Likeness::Same => return Verdict::Right,
+        Likeness::Unknown => return judge_without_name(before, found),
         Likeness::Other => {}
     }
     let is_its = |other: &&BackingRecord| other.volume != found.volume && other.id == found.id;
@@ -47,6 +48,19 @@ fn judge(before: &BackingRecord, found: &BackingRecord, others: &[BackingRecord]
         (Some(_), Some(_)) => Verdict::Wrong("it lies on another file system than the one it had".to_owned()),
         (Some(_) | None, Some(_) | None) => Verdict::Wrong("it is another device than the one it had".to_owned()),
     }
+}
+
+/// Where the names say nothing: what it lacks may say that it is another one.
+fn judge_without_name(before: &BackingRecord, found: &BackingRecord) -> Verdict {
+    if found.size_bytes < before.size_bytes {
+        let sizes = format!("it has {} bytes, and that had {}", found.size_bytes, before.size_bytes);
+        return Verdict::Wrong(sizes);
+    }
+    let is_letter = |id: &str| id.starts_with("name:");
+    if is_letter(&found.id) && !is_letter(&before.id) {
+        return Verdict::Wrong(format!("that was called {}, and this has no name that is its own", before.id));
+    }
+    Verdict::Right
 }
 
 /// Of a file's identity.
@@ -64,12 +78,21 @@ pub(crate) struct Backings {
 impl Backings {
     /// Refuses a backing device that is another one than the volume had, and records what it has.
     pub(crate) async fn recognise(&self, volume: &VolumeName, backing: &str) -> Result<(), ApiError> {
+        self.recognise_as(volume, backing, None).await
+    }
+
+    /// As `recognise`; where nothing is on record here, `on_ssds` counts, which a pool knows of it: what it was called, and its size in
+    /// bytes.
+    pub(super) async fn recognise_as(
+        &self,
+        volume: &VolumeName,
+        backing: &str,
+        on_ssds: Option<(String, u64)>,
+    ) -> Result<(), ApiError> {
         let Some(found) = self.backing_found(volume.as_str(), backing).await? else { return Ok(()) };
-        let (before, others) = {
-            let known = self.backings();
-            (known.iter().find(|known| known.volume == found.volume).cloned(), known.clone())
-        };
-        let Some(before) = before.filter(|before| before.backing == found.backing) else {
+        let others = self.backings().clone();
+        let on_ssds = on_ssds.map(|(id, size_bytes)| BackingRecord { id, size_bytes, ..found.clone() });
+        let Some(before) = self.on_record(volume, backing).or(on_ssds) else {
             self.record_backing(found);
             return Ok(());
         };
@@ -103,7 +126,12 @@ impl Backings {
         ))
     }
 
-    /// As `recognise`, where the volume joins a pool that has nothing of it that is newer than its backing device.
+    fn on_record(&self, volume: &VolumeName, backing: &str) -> Option<BackingRecord> {
+        self.backings().iter().find(|known| known.volume == volume.as_str() && known.backing == backing).cloned()
+    }
+
+    /// As `recognise`, where the volume joins a pool that has nothing of it that is newer than its backing device. Where nothing is on record
+    /// here the pool is asked, once the device is open.
     pub(super) async fn recognise_for(
         &self,
         pool: &PoolName,
@@ -113,8 +141,8 @@ impl Backings {
     ) -> Result<(), ApiError> {
         let kind = snapshot.pools.iter().find(|open| open.name == *pool).map(|open| open.kind);
         match kind {
-            Some(PoolKind::Read) => self.recognise(volume, backing).await,
-            Some(PoolKind::ReadWrite) | None => Ok(()),
+            Some(PoolKind::Read) if self.on_record(volume, backing).is_some() => self.recognise(volume, backing).await,
+            Some(PoolKind::Read | PoolKind::ReadWrite) | None => Ok(()),
         }
     }
 
@@ -263,6 +291,17 @@ mod tests {
         }
         let of_disk = |id: &str| judge(&known[2], &record("x", id), &known);
         assert!(matches!(of_disk("wwid:naa.2"), Verdict::Wrong(_)));
-        assert_eq!(of_disk("name:vdb"), Verdict::Right, "a letter says nothing");
+        let without_name =
+            Verdict::Wrong("that was called wwid:naa.1, and this has no name that is its own".to_owned());
+        assert_eq!(of_disk("name:vdb"), without_name);
+    }
+
+    // proves: F8
+    #[test]
+    fn of_devices_without_names_a_smaller_one_is_wrong() {
+        let before = record("v", "name:vdb");
+        let of_size = |size_bytes: u64| judge(&before, &BackingRecord { size_bytes, ..record("v", "name:vdc") }, &[]);
+        assert_eq!([4096, 8192].map(of_size), [Verdict::Right, Verdict::Right]);
+        assert_eq!(of_size(4095), Verdict::Wrong("it has 4095 bytes, and that had 4096".to_owned()));
     }
 }

@@ -127,6 +127,12 @@ impl Records {
         of_offline || snapshot.is_ok_and(|open| open.volumes.iter().any(|open| open.name.as_str() == volume))
     }
 
+    /// Whether it is on record in a pool of which nobody knows whether it still is one.
+    pub(super) fn waits_for_conversion(&self, volume: &str) -> bool {
+        let offline = self.offline();
+        offline.pool_of(volume).is_some_and(|pool| offline.unread_conversions.contains_key(&pool.record.name))
+    }
+
     pub(super) fn set_offline(&self, record: &PoolRecord, reason: &str, waiting: Waiting) {
         let (record_of, reason, action) = (record.clone(), reason.to_owned(), String::new());
         let pool = OfflinePool { record: record_of, reason, waiting, action, closed: None, found: BTreeMap::new() };
@@ -298,6 +304,31 @@ impl Records {
         written
     }
 
+    /// Volumes without a pool that are on record, and neither open nor offline, are to be opened. Until they are, whoever writes that
+    /// record keeps them.
+    pub(super) async fn read_unopened_volumes(&self) {
+        let _one_at_a_time = self.change.lock().await;
+        match self.state.volumes() {
+            Ok(records) => {
+                let mut unopened = BTreeMap::new();
+                for record in records {
+                    // What is in both records belongs to its pool.
+                    if self.waits_for_conversion(&record.name) || !self.belongs_to_a_pool(&record.name).await {
+                        unopened.insert(record.name.clone(), record);
+                    }
+                }
+                let mut offline = self.offline();
+                (offline.unopened_volumes, offline.unread_volumes) = (unopened, None);
+            }
+            // It is tried again, and told once.
+            Err(message) => {
+                if self.offline().unread_volumes.replace(message.clone()).is_none() {
+                    tracing::error!("{message}");
+                }
+            }
+        }
+    }
+
     /// Writes which volumes are served without a pool.
     pub(crate) async fn save_volumes(&self) -> Result<(), ApiError> {
         if let Some(unread) = &self.offline().unread_volumes {
@@ -317,6 +348,7 @@ impl Records {
         let mut records: Vec<_> = uncached.map(|volume| VolumeRecord::of(&spec_of(volume))).collect();
         let away = offline.volumes.values().filter(|volume| volume.pool.is_none());
         records.extend(away.map(|volume| volume.record.clone()));
+        records.extend(offline.unopened_volumes.into_values());
         let written = self.state.write_volumes(&records).map_err(|error| self.state_failed(&error));
         self.register.follow(ConditionKind::RecordOutdated, &written);
         written

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hotset_cache::{Newer, SsdLabel};
-use tokio::task::spawn_blocking;
 
 use super::probe::{self, Label};
 use super::prober::Prober;
-use crate::running_time::timeout;
 
 /// Paths looked at in one scan at most.
 const PATHS_MAX: usize = 4096;
@@ -54,9 +52,10 @@ pub(crate) struct Scanner {
 impl Scanner {
     /// The SSDs at `known` paths and at those that match `patterns`.
     pub(crate) async fn ssds(&self, known: Vec<String>, patterns: Vec<String>) -> Scan {
-        let listed = timeout(PROBE_TIMEOUT, spawn_blocking(move || paths(&patterns))).await;
+        // Nobody asks again while one of the folders does not answer.
+        let listed = self.prober.ask("the folders of ssd_scan", PROBE_TIMEOUT, move || paths(&patterns)).await;
         let mut all = known;
-        all.extend(listed.ok().and_then(Result::ok).unwrap_or_default());
+        all.extend(listed.unwrap_or_default());
         all.truncate(PATHS_MAX);
         let mut scan = Scan::default();
         for some in all.chunks(LOOKS_AT_ONCE) {

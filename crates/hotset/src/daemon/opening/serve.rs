@@ -44,6 +44,18 @@ impl Serving {
         let (to, name) = (pool.clone(), volume.clone());
         let mut fenced = None;
         self.records.plane.bring_to_pool(&volume, pool).await?;
+        if !serves {
+            let (of, known) = (pool.clone(), volume.clone());
+            let on_ssds =
+                self.records.plane.of_pool(pool).call(move |plane| plane.pools().clean_backing(of, known)).await;
+            // Before the pool takes what is there for the right one. A device that cannot be asked is judged by what it answers later.
+            if let Ok(Some(on_ssds)) = on_ssds
+                && let Err(error) = self.backings.recognise_as(&volume, &backing, Some(on_ssds)).await
+            {
+                self.records.plane.remove_volume(&volume).await?;
+                return Err(error);
+            }
+        }
         match self.records.plane.of_pool(pool).call(move |plane| plane.pools().reattach(to, name)).await {
             Ok(Reattached::Warm { bytes }) => {
                 tracing::info!(%volume, bytes, "warm");
@@ -73,7 +85,9 @@ impl Serving {
             None if serves => {}
             None => self.records.plane.of_volume(&volume).call(move |plane| plane.export(shown)).await?,
         }
-        self.records.offline().volumes.remove(volume.as_str());
+        let mut offline = self.records.offline();
+        offline.volumes.remove(volume.as_str());
+        offline.unopened_volumes.remove(volume.as_str());
         Ok(())
     }
 
@@ -167,38 +181,38 @@ impl Serving {
     }
 
     pub(super) async fn open_uncached_volumes(&self) {
-        let records = match self.records.state.volumes() {
-            Ok(records) => {
-                self.records.offline().unread_volumes = None;
-                records
-            }
-            Err(message) => {
-                // It is tried again, and told once.
-                if self.records.offline().unread_volumes.replace(message.clone()).is_none() {
-                    tracing::error!("{message}");
-                }
-                return;
-            }
-        };
+        self.records.read_unopened_volumes().await;
+        let records: Vec<_> = self.records.offline().unopened_volumes.values().cloned().collect();
         self.devices.ask_backing_devices(&records).await;
         let _one_at_a_time = self.records.change.lock().await;
         for record in records {
-            // What is in both records belongs to its pool.
-            if self.records.belongs_to_a_pool(&record.name).await {
+            if self.records.waits_for_conversion(&record.name) {
                 continue;
             }
-            let spec = match record.spec() {
-                Ok(spec) => spec,
-                Err(error) => {
-                    self.records.offline().broken.push(format!("state directory, volumes.json: {error}"));
-                    continue;
-                }
-            };
-            if let Err(error) = self.serve_recorded(spec.clone()).await {
-                tracing::error!(volume = record.name, "cannot be opened: {error}");
-                self.records.set_volume_offline(&spec, None, &error);
+            if self.records.belongs_to_a_pool(&record.name).await || self.open_uncached(&record).await {
+                self.records.offline().unopened_volumes.remove(&record.name);
             }
         }
+    }
+
+    /// Whether its record makes sense: then it is open, or offline.
+    async fn open_uncached(&self, record: &VolumeRecord) -> bool {
+        let spec = match record.spec() {
+            Ok(spec) => spec,
+            Err(error) => {
+                let message = format!("state directory, volumes.json: {error}");
+                let mut offline = self.records.offline();
+                if !offline.broken.contains(&message) {
+                    offline.broken.push(message);
+                }
+                return false;
+            }
+        };
+        if let Err(error) = self.serve_recorded(spec.clone()).await {
+            tracing::error!(volume = record.name, "cannot be opened: {error}");
+            self.records.set_volume_offline(&spec, None, &error);
+        }
+        true
     }
 
     /// Serves a volume that is on record as one without a pool. A pool may hold newer data of its backing device all the same:

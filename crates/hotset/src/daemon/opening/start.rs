@@ -98,6 +98,7 @@ impl Opening {
         let mut waiting = JoinSet::new();
         self.converting.read_conversions();
         let records = self.read_records();
+        self.records.read_unopened_volumes().await;
         // Before any host can write.
         self.guard.update_udev_rules().await;
         for record in &records {

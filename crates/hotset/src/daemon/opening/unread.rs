@@ -61,7 +61,7 @@ impl UnreadRecords {
         for pool in self.converting.read_conversions_again().await {
             if self.converting.is_rewritten(&pool) {
                 // Its volumes are among those without a pool.
-                self.records.offline().volumes.retain(|_, volume| volume.pool.as_ref() != Some(&pool));
+                self.records.release_offline_volumes(&pool);
                 self.serving.open_uncached_volumes().await;
                 continue;
             }
