@@ -134,7 +134,7 @@ pub async fn state_of_pool<E: Env>(env: &E, ssds: &[Named<E::Device>], members: 
         }
     }
     for member in members {
-        match state_record::<E>(env, Some(&member), RecordKind::Members, Some(pool_uuid?)).await {
+        match state_record::<E>(env, Some(&member), Missing::AcceptLoss, RecordKind::Members, Some(pool_uuid?)).await {
             Ok(None) => {}
             // One of a later version is the pool's too: who opens it says so.
             Ok(Some(_)) | Err(_) => return Some(member),
@@ -160,7 +160,8 @@ impl<E: Env> Offline<E> {
         if ssds.is_empty() {
             return Err(none_readable(&unreadable));
         }
-        let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), Missing::Leave).await?;
+        // Nothing is put on record here: what cannot be read is passed over.
+        let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), Missing::AcceptLoss).await?;
         unreadable.append(&mut survey.left_out);
         let old_copies = survey.old_copies(&env).await?;
         if survey.found.is_empty() && !unreadable.is_empty() {

@@ -9,7 +9,7 @@ use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSet
 use hotset_cache::{DirtyData, Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
 use crate::harness::{Bad, PACE, TestDevice, TestEnv, run};
-use crate::world::MIB;
+use crate::world::{LOSSES_OFFSETS, MIB};
 
 #[derive(Clone, Copy, Debug)]
 enum End {
@@ -112,4 +112,37 @@ fn a_stop_does_not_wait_for_good_for_an_ssd_that_refused_a_flush_and_then_fell_s
             let _ = in_time(&at, &format!("{kind:?}"), pool.close()).await;
         });
     }
+}
+
+// proves: F5
+#[test]
+fn a_list_of_losses_is_not_taken_for_durable_when_another_write_failed_between_its_write_and_its_flush() {
+    run(async |env| {
+        let at = env.at_pace(PACE);
+        let ssds = [(); 2].map(|()| TestDevice::new(16 * MIB));
+        let state = TestDevice::new(STATE_BYTES);
+        let pool = pool_over(&at, PoolKind::ReadWrite, &ssds, &state).await;
+        // Nothing is cleaned by itself.
+        let mut settings = pool.status().settings;
+        settings.cleaning.dirty_watermark_percent = 90;
+        pool.set(settings).await.unwrap();
+        let volume = attached(&at, &pool).await;
+        let mut page = Buf::zeroed(4096);
+        page.fill(3);
+        volume.write(0, page, Durability::Durable).await.unwrap();
+        at.sleep(Duration::from_secs(2)).await;
+        LOSSES_OFFSETS.into_iter().for_each(|offset| state.become_bad(Bad::HangsAt(offset)));
+        state.hold_next(Operation::Flush);
+        ssds.iter().for_each(TestDevice::vanish);
+        let written = volume.clone();
+        at.spawn(async move { drop(written.write(4096, Buf::zeroed(4096), Durability::Volatile).await) });
+        in_time(&at, "a witness record is written", state.until_held()).await;
+        in_time(&at, "the list is written", state.until_held()).await;
+        // Like the kernel, the device tells of the failure once.
+        state.release();
+        at.sleep(Duration::from_millis(100)).await;
+        state.recover();
+        let error = in_time(&at, "it is known what was recorded", volume.flush()).await.unwrap_err();
+        assert!(error.to_string().contains("cannot be recorded in the state directory"), "{error}");
+    });
 }

@@ -1,12 +1,15 @@
 //! Dirty data of which no copy can be had is unavailable, and not lost (REQUIREMENTS F5, F9): when an SSD that has a copy is
 //! back, exactly what nobody wrote or accepted as lost meanwhile is there again.
 
-use hotset_block::{ByteRange, Env};
-use hotset_cache::config::PoolKind;
-use hotset_cache::{Durability, Missing, Named, Pool, Volume};
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use hotset_block::{ByteRange, Env, Operation};
+use hotset_cache::config::{PoolKind, limits};
+use hotset_cache::{Durability, ErrorKind, Missing, Named, Pool, Remedy, Volume};
 
 use crate::harness::{Bad, PACE, TestDevice, TestEnv, run};
-use crate::world::{MIB, World, read, until, write};
+use crate::world::{LOSSES_OFFSETS, MIB, World, read, until, write};
 
 /// Nothing is cleaned by itself while a test runs.
 async fn lazy(world: &World) -> (Pool<TestEnv>, Volume<TestEnv>) {
@@ -303,7 +306,7 @@ fn what_cannot_be_looked_at_when_its_ssd_is_back_is_used_for_nothing_else() {
         let device = TestDevice::from(world.ssds[0].clone());
         segments.into_iter().for_each(|segment| device.become_bad(Bad::FailsToReadAt(segment)));
         pool.bring_back(Named { path: "ssd0".into(), device }).await.unwrap();
-        assert_ne!(volume.status().lost_bytes, 0, "nobody can say what lies there");
+        assert_eq!(volume.status().lost_bytes, 0, "each page is compared with what is listed");
         // Much is cached, wherever there is room.
         for first in [4, 36] {
             volume.populate(ByteRange::at(first * MIB, 28 * MIB)).await.unwrap();
@@ -314,6 +317,85 @@ fn what_cannot_be_looked_at_when_its_ssd_is_back_is_used_for_nothing_else() {
         for page in 0..50 {
             assert_eq!(read(&volume, page).await, 3, "page {page}");
         }
+    });
+}
+
+/// A pool with so many SSDs and 50 dirty pages, of which the first two are pulled. The first is plugged in again, and answers reads of
+/// what it has in its log, and of the headers there, with errors.
+async fn with_failing_ssd(env: TestEnv, ssds: usize) -> (World, TestDevice, Pool<TestEnv>, Volume<TestEnv>) {
+    let world = World::new(env, &vec![16 * MIB; ssds], 64 * MIB);
+    let (pool, volume) = lazy(&world).await;
+    for page in 0..50 {
+        write(&volume, page, 3).await;
+    }
+    volume.flush().await.unwrap();
+    let mut held = pull(&world, &pool, &volume, &[0, 1]).await;
+    let (_, content) = held.remove(0);
+    let device = TestDevice::from(world.ssds[0].clone());
+    for segment in log_segments(&content) {
+        let pages = (segment..segment + SEGMENT_BYTES).step_by(4096);
+        pages.for_each(|page| device.become_bad(Bad::FailsToReadAt(page)));
+    }
+    world.ssds[0].plug(content);
+    (world, device, pool, volume)
+}
+
+async fn check_well(volume: &Volume<TestEnv>) {
+    for page in 0..50 {
+        assert_eq!(read(volume, page).await, 3, "page {page}");
+    }
+    assert_eq!(volume.status().lost_bytes, 0);
+}
+
+// proves: F5
+#[test]
+fn what_an_ssd_that_is_back_answers_with_errors_for_a_moment_is_there_afterwards_and_is_not_accepted_as_lost() {
+    run(async |env| {
+        let (_world, device, pool, volume) = with_failing_ssd(env, 2).await;
+        pool.bring_back(Named { path: "ssd0".into(), device: device.clone() }).await.unwrap();
+        assert!(is_unavailable(&volume, 5).await);
+        assert_eq!((volume.status().lost_bytes, pool.accept_loss().await.unwrap()), (0, 0), "it may be read later");
+        device.recover();
+        check_well(&volume).await;
+    });
+}
+
+// proves: F5
+#[test]
+fn what_an_ssd_answers_with_errors_at_a_start_that_accepts_losses_is_there_afterwards() {
+    run(async |env| {
+        let (world, device, pool, volume) = with_failing_ssd(env, 2).await;
+        std::mem::forget((pool, volume));
+        let ssds = vec![Named { path: "ssd0".into(), device: device.clone() }];
+        let state = Some(TestDevice::from(world.state()));
+        let pool = Pool::open(world.env.clone(), ssds, state, Missing::AcceptLoss).await.unwrap();
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        device.recover();
+        check_well(&volume).await;
+    });
+}
+
+// proves: F5, D8
+#[test]
+fn an_ssd_that_does_not_bring_what_it_alone_has_is_not_removed_and_what_it_brings_later_is_there_again() {
+    run(async |env| {
+        let (_world, device, pool, volume) = with_failing_ssd(env.clone().at_pace(PACE), 4).await;
+        let uuid = pool.status().ssds[0].uuid;
+        let unavailable = volume.status().lost_bytes;
+        pool.bring_back(Named { path: "ssd0".into(), device: device.clone() }).await.unwrap();
+        assert_eq!(volume.status().lost_bytes, 0);
+        // It may bring it yet; then it has failed for too long.
+        for _ in 0..2 {
+            let refused = pool.remove_ssds(&[uuid]).await.unwrap_err();
+            assert!(refused.to_string().contains("cannot be read now"), "{refused}");
+            assert_eq!(refused.remedy(), Some(&Remedy::AcceptLoss("tank".parse().unwrap())));
+            assert_eq!(volume.status().lost_bytes, unavailable);
+        }
+        device.recover();
+        until(&env, "it is looked at again", || volume.status().lost_bytes == 0).await;
+        pool.remove_ssds(&[uuid]).await.unwrap();
+        check_well(&volume).await;
     });
 }
 
@@ -448,5 +530,65 @@ fn one_ssd_that_comes_back_takes_the_place_of_no_other_that_is_away() {
         assert_eq!(pool.ssds_returning().len(), 1, "the other one may come back, too");
         bring_back(&world, &pool, 2).await;
         assert_eq!(pool.status().ssds.iter().filter(|ssd| ssd.online).count(), 4);
+    });
+}
+
+// proves: F5, F9
+#[test]
+fn a_list_of_losses_that_cannot_be_read_for_a_moment_is_not_taken_for_none() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let (pool, volume) = lazy(&world).await;
+        for page in 0..50 {
+            write(&volume, page, 3).await;
+        }
+        let held = pull(&world, &pool, &volume, &[0, 1]).await;
+        std::mem::forget((pool, volume));
+        let open = async |world: &World, missing: Missing| {
+            let state = TestDevice::from(world.state());
+            LOSSES_OFFSETS.into_iter().for_each(|offset| state.become_bad(Bad::FailsToReadAt(offset)));
+            Pool::open(world.env.clone(), Vec::new(), Some(state), missing).await
+        };
+        let refused = open(&world, Missing::Leave).await.err().expect("it does not know what it lost");
+        assert_eq!(refused.kind, ErrorKind::Media, "{refused}");
+        assert!(open(&world.with(&[]).copied(), Missing::AcceptLoss).await.is_ok(), "somebody may go on without it");
+        plug(&world, held);
+        let (pool, volume) = world.reopened(Missing::Leave).await;
+        assert_eq!(volume.status().lost_bytes, 0, "{}", pool.status().recovery);
+        for page in 0..50 {
+            assert_eq!(read(&volume, page).await, 3, "page {page}");
+        }
+    });
+}
+
+// proves: F5, F11
+#[test]
+fn an_ssd_that_is_back_and_falls_silent_before_it_is_known_what_it_has_holds_up_no_change() {
+    run(async |env| {
+        let (world, _, pool, volume) = quick(&env, 2).await;
+        for page in 0..50 {
+            write(&volume, page, 3).await;
+        }
+        volume.flush().await.unwrap();
+        let held = pull(&world, &pool, &volume, &[0, 1]).await;
+        let segments = log_segments(&held[0].1);
+        plug(&world, held);
+        let device = TestDevice::from(world.ssds[0].clone());
+        // It takes no writes, and then it is not read either.
+        device.hold_next(Operation::Write);
+        device.release();
+        segments.into_iter().for_each(|segment| device.become_bad(Bad::HangsAt(segment)));
+        let back = pin!(pool.bring_back(Named { path: "ssd0".into(), device }));
+        let Either::Left((back, _)) = select(back, pin!(world.env.sleep(20 * limits::SSD_TIMEOUT))).await else {
+            panic!("it is waited for")
+        };
+        let error = back.unwrap_err();
+        assert!(error.to_string().contains("did not answer"), "{error}");
+        pool.add_ssds(vec![Named { path: "new".into(), device: TestDevice::new(16 * MIB) }]).await.unwrap();
+        bring_back(&world, &pool, 0).await;
+        for page in 0..50 {
+            assert_eq!(read(&volume, page).await, 3, "page {page}");
+        }
+        pool.close().await.unwrap();
     });
 }

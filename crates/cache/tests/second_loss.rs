@@ -2,13 +2,14 @@
 //! restart, until it is written again or accepted as lost.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::join;
-use hotset_block::{Buf, ByteRange, Env, MemoryDevice, ZeroMode};
+use futures_util::future::{Either, join, join_all, join3, select};
+use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice, ZeroMode};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
 use hotset_cache::{
-    DirtyData, Durability, ErrorKind, FenceCause, Health, Missing, Pool, Reattached, Volume, ZeroEffort,
+    DirtyData, Durability, ErrorKind, FenceCause, Health, Missing, Named, Pool, Reattached, Volume, ZeroEffort,
 };
 
 use crate::harness::{Bad, PACE, TestDevice, TestEnv, run};
@@ -269,6 +270,52 @@ fn where_a_part_of_the_write_log_is_discarded_at_a_start_no_slot_is_believed() {
     });
 }
 
+/// Both copies of pages that hold nothing but `fill` get other bytes.
+fn rot_pages(world: &World, fill: u8) {
+    for ssd in &world.ssds {
+        let mut content = ssd.unplug();
+        let pages = content.chunks_mut(4096).filter(|page| page.iter().all(|byte| *byte == fill));
+        pages.for_each(|page| page[0] = !fill);
+        ssd.plug(content);
+    }
+}
+
+// proves: F5, D8
+#[test]
+fn accepting_a_loss_holds_up_nobody_while_the_write_log_has_no_room_for_it() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let named = world.named();
+        let ssds = [0, 1].map(|ssd| named[ssd].device.clone());
+        let pool = world.create_on(PoolKind::ReadWrite, named).await;
+        let volume = world.attached(&pool).await;
+        let mut pages = Buf::zeroed(20 * 4096);
+        pages.fill(3);
+        volume.write(0, pages, Durability::Volatile).await.unwrap();
+        rot_pages(&world, 3);
+        let name = volume.name();
+        let read_badly = async {
+            until(&env, "it is known what is lost", || volume.status().lost_bytes == 20 * 4096).await;
+            pool.cancel_drain(&name);
+        };
+        let _ = join(pool.drain(&name), read_badly).await;
+
+        ssds.iter().for_each(|ssd| ssd.become_bad(Bad::HangsToWrite));
+        let writes = join_all((0..4000).map(|number| write(&volume, 100 + number * 3, 4)));
+        let meanwhile = async {
+            env.sleep(Duration::from_millis(50)).await;
+            let other = pin!(pool.remove_spares(&[7]));
+            let limit = pin!(env.sleep(Duration::from_secs(3)));
+            let is_answered = matches!(select(other, limit).await, Either::Left(_));
+            ssds.iter().for_each(TestDevice::recover);
+            assert!(is_answered, "another change of the pool waits");
+        };
+        let (_, accepted, ()) = join3(writes, pool.accept_loss(), meanwhile).await;
+        assert_eq!(accepted.unwrap(), 20 * 4096);
+        assert_eq!((lost_pages(&volume, 20).await, volume.status().lost_bytes), (BTreeSet::new(), 0));
+    });
+}
+
 /// The power fails, and of what hosts wrote last and did not flush one SSD has all, the other one nothing.
 async fn with_one_copy_of_the_newest(env: &TestEnv) -> World {
     let mut world = World::new(env.clone(), &[16 * MIB, 16 * MIB], MIB);
@@ -359,5 +406,66 @@ fn a_start_asks_ssds_again_that_answer_with_errors_for_a_moment() {
         for page in 0..50 {
             assert_eq!(read(&volume, page).await, 3, "page {page} was answered, and is gone");
         }
+    });
+}
+
+/// A pool with something dirty that has no room to put on record what it loses.
+async fn unlisted(world: &mut World, pages: u64) -> (Pool<TestEnv>, Volume<TestEnv>) {
+    world.create(PoolKind::ReadWrite).await.close().await.unwrap();
+    world.shorten_state();
+    let pool = world.open(Missing::Refuse).await;
+    // Nothing is cleaned, however much a single SSD is in need of that.
+    let backing = TestDevice::from(world.backing());
+    backing.become_bad(Bad::HangsToWrite);
+    let volume = world.volume_on(backing);
+    pool.attach(&volume).await.unwrap();
+    for page in 0..pages {
+        write(&volume, page, 3).await;
+    }
+    (pool, volume)
+}
+
+// proves: F5
+#[test]
+fn an_ssd_that_joins_puts_nothing_on_record_of_a_pool_that_was_fenced_meanwhile() {
+    run(async |env| {
+        let mut world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let (pool, volume) = unlisted(&mut world, 50).await;
+        let spare = TestDevice::new(16 * MIB);
+        pool.add_spares(vec![Named { path: "spare".to_owned(), device: spare.clone() }]).await.unwrap();
+        spare.become_bad(Bad::HangsToWrite);
+        world.ssds[0].vanish();
+        let _ = volume.flush().await;
+        spare.until_held().await;
+        let held = world.ssds[1].unplug();
+        assert!(is_lost(&volume, 5).await);
+        assert!(volume.flush().await.is_err(), "what only that SSD has cannot be put on record");
+        spare.recover();
+        until(&env, "the spare has joined, or cannot", || pool.status().spares.iter().all(|it| it.reason.is_some()))
+            .await;
+        // The daemon dies, and the SSD is well.
+        std::mem::forget((pool, volume));
+        world.ssds = vec![MemoryDevice::holding(held, 4096)];
+        let (pool, volume) = world.reopened(Missing::Leave).await;
+        for page in 0..50 {
+            assert_eq!(read(&volume, page).await, 3, "page {page}: {}", pool.status().recovery);
+        }
+    });
+}
+
+// proves: F4, F5
+#[test]
+fn a_fenced_pool_can_be_deleted() {
+    run(async |env| {
+        let mut world = World::new(env.at_pace(PACE), &[16 * MIB; 3], 64 * MIB);
+        let (pool, volume) = unlisted(&mut world, 400).await;
+        world.ssds[..2].iter().for_each(MemoryDevice::vanish);
+        // Each is asked for something.
+        let _ = pool.set(pool.status().settings).await;
+        assert!(volume.flush().await.is_err(), "what only they have cannot be put on record");
+        pool.delete(DirtyData::Discard).await.unwrap();
+        let (superblock, read) = world.ssds[2].read(0, Buf::zeroed(4096)).await;
+        read.unwrap();
+        assert!(superblock.iter().all(|byte| *byte == 0), "it is of no pool any more");
     });
 }

@@ -5,7 +5,7 @@
 //! or in two pieces; a read sees the disk as it was at its start or at its end.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
@@ -103,6 +103,8 @@ struct State {
     change_mark: u64,
     inflight: BTreeMap<u64, InflightOp>,
     faults: Faults,
+    /// Pages that no read brings, by where they begin.
+    bad_pages: BTreeSet<u64>,
     failed_operations: u64,
     reads: u64,
     gone: bool,
@@ -194,6 +196,7 @@ impl Disk {
             change_mark: 1,
             inflight: BTreeMap::new(),
             faults: Faults::default(),
+            bad_pages: BTreeSet::new(),
             failed_operations: 0,
             reads: 0,
             gone: false,
@@ -357,7 +360,8 @@ impl Disk {
         answer: &RefCell<Answer>,
     ) -> Result<(), DeviceErrorKind> {
         let state = self.state.borrow();
-        if roll < state.faults.read_errors {
+        let range = offset..offset + length(&answer.borrow().data);
+        if roll < state.faults.read_errors || state.bad_pages.range(range).next().is_some() {
             self.simulation.note(|| format!("{}: read error at {offset}", self.name));
             return Err(DeviceErrorKind::Media);
         }
@@ -510,6 +514,11 @@ impl Disk {
 
     pub fn set_faults(&self, faults: Faults) {
         self.state.borrow_mut().faults = faults;
+    }
+
+    /// No read brings these pages, from here on.
+    pub fn set_bad_pages(&self, pages: impl IntoIterator<Item = u64>) {
+        self.state.borrow_mut().bad_pages = pages.into_iter().collect();
     }
 
     /// What hangs is carried out now, and nothing goes wrong from here on.

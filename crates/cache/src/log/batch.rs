@@ -341,8 +341,8 @@ impl<E: Env> BatchWriter<E> {
             let Some(inflight) = self.state.stream.front() else { break };
             match inflight.written.get() {
                 None => break,
-                // What only an SSD has that left meanwhile is nowhere.
-                Some(true) if inflight.row.mirrors(inflight.segment()).next().is_none() => {
+                // What is listed of a row that lacks a segment is the newest of it: nothing takes effect there any more.
+                Some(true) if inflight.row.has_lost_segment() => {
                     self.cancel_inflight();
                     break;
                 }
@@ -361,6 +361,8 @@ impl<E: Env> BatchWriter<E> {
 
     fn take_effect(self: &Rc<Self>, inflight: &InflightBatch) {
         let row = &inflight.row;
+        let is_listed = self.state.aside_of(row.number).is_some();
+        assert!(!is_listed, "row {} is set aside, and batch {} of it takes effect", row.number, inflight.index);
         let mut checksums = &inflight.checksums[..];
         let mut of_hosts = false;
         for (append, position) in inflight.appends.take() {
@@ -433,20 +435,26 @@ impl<E: Env> BatchWriter<E> {
         for (page, offset) in append.pages().zip(0..) {
             let before = self.state.overlay.borrow().get(append.volume, page);
             // A page that was cleaned meanwhile goes with its copy too: what the row holds must be known until it is freed.
-            let same = before.filter(|live| live.place == from.at(offset, spread));
+            let from = from.at(offset, spread);
+            let same = before.filter(|live| live.place == from || self.state.is_set_aside_from(live, from));
             let Some(before) = same else { continue };
             let place = Place::new(row.slot, position).at(offset, mark.is_none());
             if mark == Some(Content::Lost) {
                 self.clean.in_memory().supersede(append.volume, &(page..page + 1));
             }
-            self.state.set(&LivePage { place, content: mark.unwrap_or(before.content), ..before });
+            let content = match before.content {
+                // From here on SSDs have it.
+                Content::Unavailable { checksum } => Content::Data { checksum },
+                Content::Data { .. } | Content::Zeroes | Content::Lost => before.content,
+            };
+            self.state.set(&LivePage { place, content: mark.unwrap_or(content), ..before });
             moved += PAGE;
         }
         self.state.tallies.count_moved(append.volume, moved);
     }
 
-    /// No copy of the first batch in flight could be written: it and those behind it are appended anew, to another row,
-    /// which goes on with the chain where it was: of rows that lost a segment a start does not ask for it.
+    /// No copy of the first batch in flight could be written, or its row lost a segment: it and those behind it are appended anew, to
+    /// another row, which goes on with the chain where it was: of rows that lost a segment a start does not ask for it.
     fn cancel_inflight(self: &Rc<Self>) {
         let orphans = self.state.stream.orphan_all();
         for inflight in orphans.iter().rev() {
@@ -619,6 +627,38 @@ mod tests {
             let (batch, copies) = log.writer.place(&row, nothing());
             log.writer.write_copies(&batch, copies).await;
             assert_eq!(batch.written.get(), Some(false));
+        });
+    }
+
+    // proves: F5, F7
+    #[test]
+    fn a_page_that_is_set_aside_while_it_is_moved_lies_where_it_was_moved_to() {
+        with_log(async |log| {
+            let volume = log.ids.free_index();
+            log.ids.attach(volume, 7);
+            let from = open_row(log, [Mirror::There(copy_on(log, 0, 3)), Mirror::Nowhere]);
+            let to = open_row(log, [1, 2].map(|ssd| Mirror::There(copy_on(log, ssd, 3))));
+            let (data, content) =
+                (log.env.buffers().take_zeroed(PAGE_BYTES), Content::Data { checksum: crc32c(&[0; PAGE_BYTES]) });
+            let live = LivePage { volume, page: 9, place: Place::new(from.slot, 1), content, dirty: true };
+            log.state.supersede(&live);
+            let _answer = log.appends.submit_for(volume, 7, 9, Body::Move { data, from: live.place, version: 1 });
+            let moved = log.state.queue.take_first(Lane::Urgent, |_| true).expect("it was submitted");
+            let selected =
+                Selected { appends: vec![(moved, 0)], entry_bytes: pages_entry_bytes(1), data_pages: 1, ..nothing() };
+            let (batch, _) = log.writer.place(&to, selected);
+
+            let ssd = log.members.ssd(SsdIndex(0));
+            log.members.expel(ssd, OutOfUse::CameBack);
+            ssd.change(LifeChange::LeftDurably);
+            log.state.lose_copies_on(ssd.index);
+            log.data_loss.lose_page(&live);
+            let now = || log.live(volume, 9).expect("it is dirty");
+            assert!(now().is_unavailable());
+
+            batch.written.set(Some(true));
+            log.writer.complete_in_order();
+            assert_eq!((now().place.row(), now().content, now().dirty), (to.slot, content, true));
         });
     }
 

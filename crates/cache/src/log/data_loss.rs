@@ -28,6 +28,7 @@ use crate::format::losses::{AsidePage, AsidePages, AsideRow, AsideSegment, Group
 use crate::format::record::{HEADER_BYTES, LOSSES_AREA_BYTES, RecordKind};
 use crate::log::log_segments::LogSegments;
 use crate::log::overlay::{Content, LivePage, PAGES_MAX};
+use crate::log::read_log::LogReader;
 use crate::log::row::Row;
 use crate::log::row_life::RowChange;
 use crate::log::rows::RowKeeper;
@@ -61,12 +62,18 @@ pub(crate) struct DataLoss<E: Env> {
     signals: Rc<Signals>,
     segments: Rc<LogSegments<E>>,
     rows: Rc<RowKeeper<E>>,
+    reader: Rc<LogReader<E>>,
     /// One change of the losses record at a time.
     losses_lock: Semaphore,
 }
 
 impl<E: Env> DataLoss<E> {
-    pub(super) fn new(shared: &Shared<E>, segments: &Rc<LogSegments<E>>, rows: &Rc<RowKeeper<E>>) -> Self {
+    pub(super) fn new(
+        shared: &Shared<E>,
+        segments: &Rc<LogSegments<E>>,
+        rows: &Rc<RowKeeper<E>>,
+        reader: &Rc<LogReader<E>>,
+    ) -> Self {
         Self {
             env: shared.env.clone(),
             life: Rc::clone(&shared.life),
@@ -78,6 +85,7 @@ impl<E: Env> DataLoss<E> {
             signals: Rc::clone(&shared.signals),
             segments: Rc::clone(segments),
             rows: Rc::clone(rows),
+            reader: Rc::clone(reader),
             losses_lock: Semaphore::new(1),
         }
     }
@@ -296,15 +304,21 @@ impl<E: Env> DataLoss<E> {
         self.state.list_is_recorded();
         // What it leaves out was written again, on SSDs.
         self.flush_ssds().await;
-        if let Err(error) = self.write_losses(number, &losses).await {
-            aside.iter().for_each(|row| row.list_changed());
-            return Err(error);
-        }
+        let mut recorded = self.write_losses(number, &losses).await;
         // Where it cannot be written, the one before it says more than is lost; nothing asks for one that is nowhere.
-        self.state.losses.ask_for(number);
+        if recorded.is_ok() {
+            self.state.losses.ask_for(number);
+        }
         drop(no_rows_recorded);
         // What is set aside page by page came without a row record.
-        if self.state.losses_are_on_record() { Ok(()) } else { self.rows.record_rows().await }
+        if recorded.is_ok() && !self.state.losses_are_on_record() {
+            recorded = self.rows.record_rows().await;
+        }
+        if recorded.is_err() {
+            // A start may go by it all the same, and what it leaves out is as it was.
+            aside.iter().for_each(|row| row.list_changed());
+        }
+        recorded
     }
 
     /// What is lost of a volume, in rising order, some extents at most.

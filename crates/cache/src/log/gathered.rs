@@ -152,6 +152,8 @@ impl Gathered {
     pub(super) fn gather_set_aside(&mut self, log: &WriteLog, losses: &Losses) {
         for listed in &losses.rows {
             let Some(row) = log.aside_of(listed.number) else { continue };
+            // Some of it may be somewhere else by now: the list must not outlive the row that says so.
+            row.list_changed();
             for pages in &listed.volumes {
                 let Some(volume) = self.index_of(pages.attachment) else { continue };
                 let end = self.inside(volume, 0..PAGES_MAX).end;
@@ -194,8 +196,10 @@ impl Gathered {
             if entries.peek().is_some_and(|next| (next.volume, next.page) == (entry.volume, entry.page)) {
                 continue;
             }
-            let is_data = matches!(entry.content, Content::Data { .. });
-            let is_hinted = is_data && hints.name(log.row(entry.place.row()).number, entry.place.position());
+            let row = log.row(entry.place.row());
+            // What is listed as unavailable was dirty then, and its position in the row may be named by hints of before.
+            let may_be_hinted = matches!(entry.content, Content::Data { .. }) && !row.is_aside();
+            let is_hinted = may_be_hinted && hints.name(row.number, entry.place.position());
             let PageInLog { volume, page, place, content, .. } = *entry;
             log.set(&LivePage { volume, page, place, content, dirty: !entry.clean && !is_hinted });
             pages += 1;
@@ -282,6 +286,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::format::losses::AsideRow;
     use crate::log::segment_copy::Mirror;
 
     /// Gathers a batch with a header of one page and two pages of data that begins at a position of a row of two segments, of 256 pages
@@ -315,6 +320,19 @@ mod tests {
     #[should_panic(expected = "3 pages at position 513 of row 1")]
     fn a_batch_behind_its_row_is_not_believed() {
         gather_at(513);
+    }
+
+    // proves: F5, F7
+    #[test]
+    fn what_a_start_found_listed_is_listed_anew_before_a_row_is_freed() {
+        let log = WriteLog::new();
+        let slot = log.free_row_slot().expect("there are none yet");
+        log.add_aside(&Rc::new(Row::new_aside(slot, 3, 7, 1, 256, RealInstant(0))));
+        assert!(!log.list_is_behind());
+        let (number, incarnation, segment_pages) = (3, 7, 256);
+        let row = AsideRow { number, incarnation, segment_pages, segments: Vec::new(), volumes: Vec::new() };
+        Gathered::default().gather_set_aside(&log, &Losses { rows: vec![row], ..Losses::default() });
+        assert!(log.list_is_behind(), "newer entries of its pages may be in rows that are freed first");
     }
 
     proptest! {

@@ -9,11 +9,13 @@ pub(crate) mod ssd_copies;
 mod unsummarised;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
 use crate::address::at;
@@ -41,8 +43,6 @@ use crate::time_limit::within;
 const CHUNK_PAGES: u32 = 128;
 /// How often the task looks by itself while copies are wanted.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Pause after a copy that came to nothing.
-const RETRY: Duration = Duration::from_millis(10);
 
 /// Transfers at once, and how many times its own length one pauses while hosts work.
 fn pace(rate: FlushRate) -> (usize, u32) {
@@ -127,7 +127,8 @@ impl<E: Env> Mirrorer<E> {
     pub(crate) async fn run_mirrorer(self: Rc<Self>, host_requests: impl Fn() -> u64) {
         while !self.life.is_ending_log() {
             let wanted = self.state.mirrors.wanted.wait();
-            while !self.life.is_ending_log() && self.mirror_one(&host_requests).await {}
+            let mut failed = BTreeSet::new();
+            while !self.life.is_ending_log() && self.mirror_one(&mut failed, &host_requests).await {}
             if self.state.mirrors.left() == 0 {
                 wanted.await;
             } else {
@@ -138,22 +139,33 @@ impl<E: Env> Mirrorer<E> {
         self.signals.room.wake_all();
     }
 
-    /// Makes one copy, or finds that it is not wanted any more; false: there is nothing that can be copied now.
-    async fn mirror_one(self: &Rc<Self>, host_requests: &impl Fn() -> u64) -> bool {
+    /// Makes one copy, or finds that it is not wanted any more; false: there is nothing that can be copied now. What comes to nothing
+    /// is noted as `failed`, by row and segment, and holds up no other.
+    async fn mirror_one(self: &Rc<Self>, failed: &mut BTreeSet<(u64, u32)>, host_requests: &impl Fn() -> u64) -> bool {
         self.judge_mirrors();
         self.close_degraded_row();
         let copies = self.copies_wanted().into_iter();
-        let next = copies.filter(|copy| copy.row.life().has_ended());
+        let may_be_made =
+            |copy: &WantedCopy| copy.row.life().has_ended() && !failed.contains(&(copy.row.number, copy.segment));
+        let next = copies.filter(may_be_made);
         let next = next.map(|copy| (self.mirror_target(&copy), copy)).find(|(target, _)| target.is_some());
         let Some((Some(target), copy)) = next else { return false };
         if !copy.cell().get().is_there() {
             target.change(LifeChange::RebuildBegan);
         }
         if !self.mirror_to(&copy, &target, host_requests).await {
-            self.env.sleep(RETRY).await;
+            if self.fails_as_a_whole(&copy) {
+                return false;
+            }
+            failed.insert((copy.row.number, copy.segment));
         }
         self.judge_mirrors();
         !self.life.is_fenced()
+    }
+
+    /// Of half of the segment or more its SSD brings nothing: that is asked for nothing else just now.
+    fn fails_as_a_whole(&self, copy: &WantedCopy) -> bool {
+        2 * self.reader.failing_pages(&copy.row, copy.segment).len() >= at(copy.row.batches_end())
     }
 
     /// The copies that are lost or have to leave their SSDs, of rows that live: the newest first, as the oldest are the first
@@ -262,17 +274,22 @@ impl<E: Env> Mirrorer<E> {
         }
         let _reading = RowReading::new(&copy.row);
         let plan = self.plan_copy(copy).await;
+        if self.is_failing(copy, &plan).await {
+            return false;
+        }
         let (next, whole) = (Cell::new(1), Cell::new(true));
         let (at_once, _) = pace(self.flush_rate());
         let workers = (0..at_once).map(async |_| {
-            while let Some(first) = take_chunk(&next, plan.end).filter(|_| whole.get()) {
+            while let Some(first) = take_chunk(&next, plan.end) {
+                if !self.may_be_mirrored(copy) {
+                    return whole.set(false);
+                }
                 let (began, requests) = (self.env.now(), host_requests());
-                let done = self.copy_chunk(copy, new, &plan, first).await;
+                self.copy_chunk(copy, new, &plan, first, &whole).await;
                 let (_, pauses) = pace(self.flush_rate());
-                if done && pauses > 0 && host_requests() != requests {
+                if pauses > 0 && host_requests() != requests {
                     self.env.sleep(self.env.now().since(began) * pauses).await;
                 }
-                whole.set(whole.get() && done && self.may_be_mirrored(copy));
             }
         });
         // Each of them ends by itself: nothing is in flight to the segment afterwards.
@@ -319,22 +336,41 @@ impl<E: Env> Mirrorer<E> {
         SegmentPlan { end, checksums, summary: Some(bytes) }
     }
 
+    /// A page of the segment that failed before fails again, and may be read later. Before nothing is written in vain.
+    async fn is_failing(&self, copy: &WantedCopy, plan: &SegmentPlan) -> bool {
+        let (at_once, _) = pace(self.flush_rate());
+        let pages = self.reader.failing_pages(&copy.row, copy.segment).into_iter();
+        let reads = pages.map(|page| self.read_good_page(copy, plan, page));
+        let reads: Vec<_> = stream::iter(reads).buffer_unordered(at_once).collect().await;
+        reads.iter().any(Option::is_none)
+    }
+
     /// Copies the pages from `first` on, each from a copy where it is good. What no copy has is not there afterwards
-    /// either. False: an SSD failed.
-    async fn copy_chunk(&self, copy: &WantedCopy, new: PresentCopy, plan: &SegmentPlan, first: u32) -> bool {
+    /// either. If an SSD fails, the copy is not `whole`: what is left of it is only read, so that all pages that fail are waited for
+    /// at the same time.
+    async fn copy_chunk(
+        &self,
+        copy: &WantedCopy,
+        new: PresentCopy,
+        plan: &SegmentPlan,
+        first: u32,
+        whole: &Cell<bool>,
+    ) {
         let pages = first..plan.end.min(first + CHUNK_PAGES);
         let end = copy.row.batches_end();
         assert!(0 < first && pages.end <= end, "pages {pages:?} are copied, and batches lie between 0 and {end}");
-        let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
+        let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return whole.set(false) };
+        if !whole.get() {
+            return;
+        }
         let target = self.ssd_at(new);
         if let Err(fault) = target.write(copy.row.purpose(), self.segments.log_offset(new, first), bytes).await {
             self.members.ssd_failed(&target, &fault);
-            return false;
+            whole.set(false);
         }
-        true
     }
 
-    /// `None`: an SSD with a copy is there no more, which says nothing about what it held.
+    /// `None`: an SSD with a copy is there no more, which says nothing about what it held, or a page may be read later.
     async fn read_chunk(&self, copy: &WantedCopy, plan: &SegmentPlan, pages: Range<u32>) -> Option<Buf> {
         for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             let length = at(pages.end - pages.start) * PAGE_BYTES;
@@ -346,30 +382,33 @@ impl<E: Env> Mirrorer<E> {
             }
         }
         let mut whole = self.env.buffers().take_zeroed(at(pages.end - pages.start) * PAGE_BYTES);
+        let mut is_known = true;
         for (chunk, page) in whole.chunks_exact_mut(PAGE_BYTES).zip(pages) {
-            if let Some(bytes) = self.read_good_page(copy, plan, page).await? {
-                chunk.copy_from_slice(&bytes);
+            match self.read_good_page(copy, plan, page).await {
+                Some(Some(bytes)) => chunk.copy_from_slice(&bytes),
+                Some(None) => {}
+                None => is_known = false,
             }
         }
-        Some(whole)
+        is_known.then_some(whole)
     }
 
     /// `Some(None)`: no copy of this page is good. `None`: one may be.
     async fn read_good_page(&self, copy: &WantedCopy, plan: &SegmentPlan, page: u32) -> Option<Option<Buf>> {
-        let mut failed = false;
+        let (mut failed, position) = (false, copy.row.position(copy.segment, page));
         for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             match self.read_copy(mirror, page, PAGE_BYTES).await {
-                Ok(bytes) if plan.is_good(page, &bytes) => return Some(Some(bytes)),
+                Ok(bytes) if plan.is_good(page, &bytes) => {
+                    self.reader.forget_errors(&copy.row, position..position + 1);
+                    return Some(Some(bytes));
+                }
                 Ok(_) => {}
                 Err(Fault::Device(_)) => failed = true,
                 Err(Fault::Offline) => return None,
             }
         }
-        if failed && self.reader.may_be_read_later(&copy.row, copy.row.position(copy.segment, page)) {
-            self.env.sleep(INTERVAL).await;
-            return None;
-        }
-        Some(None)
+        let may_be_read_later = failed && self.reader.may_be_read_later(&copy.row, position);
+        (!may_be_read_later).then_some(None)
     }
 
     async fn read_copy(&self, mirror: PresentCopy, page: u32, length: usize) -> Result<Buf, Fault> {
@@ -487,7 +526,8 @@ mod tests {
         with_log(async |log| {
             let row = open_row(log, [Mirror::Nowhere; 2]);
             let plan = SegmentPlan { end: 2, checksums: vec![None; 2], summary: None };
-            log.mirrorer.copy_chunk(&WantedCopy { row, segment: 0, side: 0 }, copy_on(log, 1, 3), &plan, 0).await;
+            let copy = WantedCopy { row, segment: 0, side: 0 };
+            log.mirrorer.copy_chunk(&copy, copy_on(log, 1, 3), &plan, 0, &Cell::new(true)).await;
         });
     }
 

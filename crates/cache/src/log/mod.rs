@@ -130,7 +130,7 @@ impl<E: Env> Log<E> {
         let rows = Rc::new(RowKeeper::new(&shared, &segments, &appends));
         let writer = Rc::new(BatchWriter::new(&shared, &segments, &appends, &rows));
         let reader = Rc::new(LogReader::new(&shared, &segments));
-        let data_loss = Rc::new(DataLoss::new(&shared, &segments, &rows));
+        let data_loss = Rc::new(DataLoss::new(&shared, &segments, &rows, &reader));
         let mirrorer = Rc::new(Mirrorer::new(&shared, &segments, &rows, &reader));
         let mover = Rc::new(Mover::new(&shared, &segments, &appends, &rows, &reader, &data_loss, &mirrorer));
         let Shared { env, pool_name, life, members, clean, ids, state, signals } = shared;
@@ -346,16 +346,17 @@ impl<E: Env> Log<E> {
 
     // ---- pages are cleaned
 
-    /// What the backing device has, durably, is clean, if it is still the newest; answers how many pages are.
+    /// What the backing device has, durably, is clean, if it is still the newest; answers how many pages are. Hints tell of these alone:
+    /// what was set aside meanwhile is dirty at its position in the row, and a host may write past it.
     pub(crate) fn mark_clean(&self, volume: VolumeIndex, run: &LogRun) -> u64 {
         let mut cleaned = 0;
         for (page, place) in run.places() {
-            cleaned += u64::from(self.state.set_clean_at(volume, page, place));
-        }
-        if run.is_data() {
-            let count = u32::try_from(run.pages.end - run.pages.start).expect("a run has fewer than 2^32 pages");
-            let (row, position) = (run.row().number, run.first.place.position());
-            self.state.queue.push_hint(CleanedHint { row, position, count });
+            let is_clean = self.state.set_clean_at(volume, page, place);
+            if is_clean && run.is_data() {
+                let (row, position) = (run.row().number, place.position());
+                self.state.queue.push_hint(CleanedHint { row, position, count: 1 });
+            }
+            cleaned += u64::from(is_clean);
         }
         cleaned
     }

@@ -211,8 +211,15 @@ impl Queue {
 
     // ---- hints
 
+    /// One that goes on where the last one ends makes that one longer.
     pub(crate) fn push_hint(&self, hint: CleanedHint) {
-        self.hints.borrow_mut().push(hint);
+        let mut hints = self.hints.borrow_mut();
+        match hints.last_mut() {
+            Some(last) if last.row == hint.row && last.position + last.count == hint.position => {
+                last.count += hint.count;
+            }
+            Some(_) | None => hints.push(hint),
+        }
     }
 
     /// Hints make a batch of their own where there are many. True: they do.

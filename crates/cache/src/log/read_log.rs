@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hotset_block::{Buf, DeviceError, Env, Instant, PAGE_BYTES};
 
@@ -26,6 +27,8 @@ use crate::reasons::OutOfUse;
 
 /// So many more pages fail before those of rows that were freed are forgotten.
 const FAILING_LOOK: usize = 1024;
+/// Of the time between two questions for a page so much counts as time in which its SSD answered with errors: nobody knows the rest.
+const ASKED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Who reads the log.
 pub(crate) struct LogReader<E: Env> {
@@ -36,33 +39,31 @@ pub(crate) struct LogReader<E: Env> {
     segments: Rc<LogSegments<E>>,
     /// Which copy is read first next time.
     copy_order: Cell<CopyOrder>,
-    /// Pages that an SSD answers with errors, by row and position.
+    /// Pages that an SSD answers with errors, by row and position, until a read brings them.
     failing: RefCell<BTreeMap<(u64, u32), Failing>>,
 }
 
-/// When a page was answered with errors.
+/// For how long a page was answered with errors, and when it was the last time.
 #[derive(Clone, Copy)]
 struct Failing {
-    first: Instant,
     last: Instant,
+    lasts: Duration,
 }
 
 impl Failing {
-    /// True: it has failed for no longer than an SSD may be silent until it is taken for gone. What has not failed for as long was well
-    /// meanwhile.
+    /// True: it has failed for no longer than an SSD may be silent until it is taken for gone.
     fn fails_again(&mut self, now: Instant) -> bool {
-        if now.since(self.last) >= limits::SSD_GONE_TIMEOUT {
-            self.first = now;
-        }
+        self.lasts += now.since(self.last).min(ASKED_WITHIN);
         self.last = now;
-        now.since(self.first) < limits::SSD_GONE_TIMEOUT
+        self.lasts < limits::SSD_GONE_TIMEOUT
     }
 }
 
 /// Why no copy brings a page of dirty data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// An SSD answers with errors, which may end: a link is reset, a command is aborted. It is asked again.
+    /// An SSD answers with errors, which may end: a link is reset, a command is aborted. Or it went offline meanwhile, which says nothing
+    /// about what it holds. What is there then is asked again.
     Failing,
     /// What the SSDs bring is not what was written, or they have answered with errors for too long.
     Lost,
@@ -83,34 +84,57 @@ impl<E: Env> LogReader<E> {
 
     /// Fills `buf` with the pages of a run; `None` if no copy brings them.
     pub(crate) async fn read_run(&self, run: &LogRun, buf: Buf) -> Option<Buf> {
-        match self.read_copies(run, buf).await {
-            Ok(bytes) => Some(bytes),
-            Err(_) if run.checksums.len() > 1 => read_pages(self.members.to_read(), run).await,
-            Err(_) => None,
-        }
+        let bytes = match self.read_copies(run, buf).await {
+            Ok(bytes) => bytes,
+            Err(_) if run.checksums.len() > 1 => read_pages(self.members.to_read(), run).await?,
+            Err(_) => return None,
+        };
+        self.forget_errors(run.row(), run.positions());
+        Some(bytes)
     }
 
     /// A single page, as [`Self::read_run`], for who gives up what cannot be read.
     pub(crate) async fn read_or_give_up(&self, single: &LogRun) -> Result<Buf, Unread> {
         assert_eq!(single.bytes(), PAGE_BYTES, "pages {:?} of the log are given up one by one", single.pages);
-        let place = single.first.place;
-        let read = self.read_copies(single, self.env.buffers().take(PAGE_BYTES)).await;
-        read.map_err(|unread| match unread {
-            Unread::Failing if self.may_be_read_later(single.row(), place.position()) => Unread::Failing,
-            Unread::Failing | Unread::Lost => Unread::Lost,
-        })
+        let (row, position) = (single.row(), single.first.place.position());
+        match self.read_copies(single, self.env.buffers().take(PAGE_BYTES)).await {
+            Err(Unread::Failing) if self.may_be_read_later(row, position) => Err(Unread::Failing),
+            read => {
+                // It is here, or whoever gives it up asks for it no more.
+                self.forget_errors(row, position..position + 1);
+                read.map_err(|_| Unread::Lost)
+            }
+        }
     }
 
     /// A read of this page failed. True: it may be read later.
     pub(super) fn may_be_read_later(&self, row: &Row, position: u32) -> bool {
         let mut failing = self.failing.borrow_mut();
         let now = self.env.now();
-        let page = failing.entry((row.number, position)).or_insert(Failing { first: now, last: now });
+        let page = failing.entry((row.number, position)).or_insert(Failing { last: now, lasts: Duration::ZERO });
         let may_end = page.fails_again(now);
         if failing.len().is_multiple_of(FAILING_LOOK) {
-            failing.retain(|(number, _), _| self.state.numbers.is_live(*number));
+            let is_kept = |number| self.state.numbers.is_live(number) || self.state.aside_of(number).is_some();
+            failing.retain(|(number, _), _| is_kept(*number));
         }
         may_end
+    }
+
+    /// The pages of a segment that were answered with errors when they were asked for the last time.
+    pub(super) fn failing_pages(&self, row: &Row, segment: u32) -> Vec<u32> {
+        let of_segment = (row.number, row.position(segment, 0))..(row.number, row.position(segment + 1, 0));
+        self.failing.borrow().range(of_segment).map(|((_, position), _)| row.locate(*position).1).collect()
+    }
+
+    /// What failed here is waited for no more.
+    pub(super) fn forget_errors(&self, row: &Row, positions: Range<u32>) {
+        let mut failing = self.failing.borrow_mut();
+        if failing.is_empty() {
+            return;
+        }
+        for position in positions {
+            failing.remove(&(row.number, position));
+        }
     }
 
     async fn read_copies(&self, run: &LogRun, mut buf: Buf) -> Result<Buf, Unread> {
@@ -137,6 +161,7 @@ impl<E: Env> LogReader<E> {
                 }
                 Ok(_) => None,
                 Err(Fault::Offline) => {
+                    unread = Unread::Failing;
                     buf = self.env.buffers().take(length);
                     continue;
                 }
@@ -280,15 +305,38 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::log::overlay::{LivePage, Place};
+    use crate::log::segment_copy::Mirror;
+    use crate::log::tests::{copy_on, open_row, with_log};
+    use crate::reasons::OutOfUse;
+
+    // When an SSD comes back as a newcomer, a read that is under way is still one of the former.
+    // proves: F5, F9
+    #[test]
+    fn a_page_is_not_given_up_because_its_ssd_goes_offline_while_it_is_read() {
+        with_log(async |log| {
+            let copy = copy_on(log, 0, 3);
+            let row = open_row(log, [Mirror::There(copy), Mirror::Nowhere]);
+            let volume = log.ids.free_index();
+            log.ids.attach(volume, 1);
+            let (place, content) = (Place::new(row.slot, 2), Content::Data { checksum: 1 });
+            log.state.supersede(&LivePage { volume, page: 0, place, content, dirty: true });
+            let single = log.runs(volume, 0..1, |_| true).remove(0);
+            log.members.expel(log.members.ssd(copy.ssd), OutOfUse::DidNotAnswer { seconds: 1 });
+            assert_eq!(log.reader().read_or_give_up(&single).await.err(), Some(Unread::Failing));
+        });
+    }
 
     // proves: F9
     #[test]
-    fn a_page_is_asked_for_again_as_long_as_a_silent_ssd_and_anew_when_it_was_well_for_as_long() {
+    fn a_page_is_asked_for_again_as_long_as_a_silent_ssd_and_is_not_given_up_for_a_few_errors() {
         let at = |seconds| Instant(0).plus(Duration::from_secs(seconds));
-        let mut page = Failing { first: at(10), last: at(10) };
-        assert!([10, 60, 159].into_iter().all(|seconds| page.fails_again(at(seconds))));
+        let new = || Failing { last: at(10), lasts: Duration::ZERO };
+        let mut page = new();
+        assert!((10..160).all(|second| page.fails_again(at(second))));
         assert!(!page.fails_again(at(160)), "it failed all the time");
-        assert!(page.fails_again(at(310)), "it was well meanwhile");
-        assert!(page.fails_again(at(400)) && !page.fails_again(at(460)));
+        let mut page = new();
+        assert!([10, 130, 250, 1250, 2250].into_iter().all(|second| page.fails_again(at(second))));
+        assert!(!page.fails_again(at(3250)), "also who asks seldom gives it up");
     }
 }

@@ -135,6 +135,12 @@ impl WriteLog {
         }
         runs
     }
+
+    /// A page of data alone, as what was written, whether a copy of it can be had or not.
+    pub(crate) fn run_of_data(&self, live: &LivePage) -> Option<LogRun> {
+        let (Content::Data { checksum } | Content::Unavailable { checksum }) = live.content else { return None };
+        Some(LogRun::new(self, &LivePage { content: Content::Data { checksum }, ..*live }))
+    }
 }
 
 /// Whether these pages have these checksums.

@@ -47,8 +47,8 @@ pub(crate) struct LogScan<'a, E: Env> {
     pub(super) segment_pages: u32,
     pub(super) now: RealInstant,
     pub(super) found: RefCell<Scanned>,
-    /// Since when SSDs answer with errors.
-    pub(super) failing_since: Cell<Option<Instant>>,
+    /// Since when SSDs answer with errors, and when one did the last time.
+    pub(super) failing: Cell<Option<(Instant, Instant)>>,
 }
 
 /// What a scan found beside what the log holds.
@@ -106,16 +106,7 @@ impl<'a, E: Env> LogScan<'a, E> {
         // Of all SSDs of a pool alike.
         let segment_bytes = ssds.iter().next().map_or(PAGE, |ssd| ssd.layout().segment_bytes);
         let segment_pages = u32::try_from(segment_bytes / PAGE).expect("a segment has fewer than 2^32 pages");
-        Self {
-            ssds,
-            log,
-            pool,
-            missing_part,
-            segment_pages,
-            now,
-            found: RefCell::default(),
-            failing_since: Cell::default(),
-        }
+        Self { ssds, log, pool, missing_part, segment_pages, now, found: RefCell::default(), failing: Cell::default() }
     }
 
     /// Finds what the log holds; `flushed`: what another member saw.

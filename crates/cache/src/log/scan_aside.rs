@@ -104,14 +104,15 @@ async fn is_own_segment<E: Env>(ssd: ReadSsd<'_, E>, row: &Row, position: u32, s
     Some(SegmentHeader::decode(&page) == Ok(row.header(position)))
 }
 
-/// Copies of the row that are on this SSD count from now on.
+/// Copies of the row that are on this SSD count from now on, also where nobody can say whether they are whole: each page is compared
+/// with what is listed.
 pub(crate) async fn find_copies<E: Env>(ssd: ReadSsd<'_, E>, row: &Row) {
     for (position, pair) in (0..).zip(&row.segments) {
         for cell in pair {
             let Mirror::Away { ssd_uuid, segment } = cell.get() else { continue };
             let is_there = ssd_uuid == ssd.uuid()
-                && ssd.is_of_log(segment)
-                && is_own_segment(ssd, row, position, segment).await == Some(true);
+                && ssd.is_of_row(segment, row.incarnation)
+                && is_own_segment(ssd, row, position, segment).await != Some(false);
             if is_there && ssd.is_readable() {
                 cell.change(MirrorChange::Found(ssd.index()));
             }

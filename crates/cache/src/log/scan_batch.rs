@@ -19,8 +19,9 @@ use crate::members::ssd::{Fault, is_gone};
 
 /// Pages of a copy that are read at a time.
 const READ_PAGES: u32 = 64;
-/// How long a scan asks SSDs again that answer with errors, from the first one on: a link that is reset is up by then.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a scan asks SSDs again that answer with errors, from the first one on: a link that is reset is up by then. After as long
+/// without any it does so again: it takes twice its time at most.
+const READ_RETRY_LIMIT: Duration = Duration::from_secs(10);
 /// Between two such questions.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -101,7 +102,7 @@ impl<E: Env> LogScan<'_, E> {
         Some(())
     }
 
-    /// What an SSD answers with errors for a moment is no end of the chain: it is asked again, for [`PATIENCE`] in a whole scan.
+    /// What an SSD answers with errors for a moment is no end of the chain: it is asked again, for [`READ_RETRY_LIMIT`].
     async fn read_page_patiently(&self, mirror: Mirror, page: u32) -> Option<Buf> {
         loop {
             match self.ask_for_copy(mirror, page, PAGE_BYTES).await? {
@@ -110,9 +111,11 @@ impl<E: Env> LogScan<'_, E> {
                 Err(Fault::Device(_) | Fault::Offline) => return None,
             }
             let env = self.ssds.get(mirror.present()?.ssd).env();
-            let since = self.failing_since.get().unwrap_or(env.now());
-            self.failing_since.set(Some(since));
-            if env.now().since(since) >= PATIENCE {
+            let now = env.now();
+            let (since, last) = self.failing.get().unwrap_or((now, now));
+            let since = if now.since(last) < READ_RETRY_LIMIT { since } else { now };
+            self.failing.set(Some((since, now)));
+            if now.since(since) >= READ_RETRY_LIMIT {
                 return None;
             }
             env.sleep(ASK_AGAIN).await;

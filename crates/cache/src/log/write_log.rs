@@ -153,6 +153,14 @@ impl WriteLog {
         self.aside.borrow().iter().find(|row| row.number == number).cloned()
     }
 
+    /// The page lay at this place, and is set aside and dirty since.
+    pub(crate) fn is_set_aside_from(&self, live: &LivePage, place: Place) -> bool {
+        let is_of_row = |twin: &Row| self.row_at(place.row()).is_some_and(|row| row.number == twin.number);
+        live.dirty
+            && live.place.position() == place.position()
+            && self.with_row(live.place.row(), |twin| twin.is_aside() && is_of_row(twin))
+    }
+
     /// The row with this number, or what is set aside of it, has this segment of an SSD.
     pub(crate) fn names_segment(&self, row: u64, ssd_uuid: u128, segment: u32) -> bool {
         let (rows, aside) = (self.order.borrow(), self.aside.borrow());

@@ -57,8 +57,8 @@ impl<'a, E: Env> ReadSsd<'a, E> {
         self.0.segments.set_log(segment, incarnation)
     }
 
-    pub(crate) fn is_of_log(self, segment: u32) -> bool {
-        self.0.segments.is_of_log(segment)
+    pub(crate) fn is_of_row(self, segment: u32, incarnation: u64) -> bool {
+        self.0.segments.is_of_row(segment, incarnation)
     }
 }
 

@@ -271,11 +271,6 @@ impl Segments {
         }
     }
 
-    /// A row lies here, or something that is kept for one that is set aside.
-    pub(crate) fn is_of_log(&self, segment: u32) -> bool {
-        matches!(self.uses.borrow().get(at(segment)), Some(Use::Log(_)))
-    }
-
     /// The row with this incarnation has the segment.
     pub(crate) fn is_of_row(&self, segment: u32, incarnation: u64) -> bool {
         self.uses.borrow().get(at(segment)) == Some(&Use::Log(Some(incarnation)))

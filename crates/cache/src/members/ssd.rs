@@ -463,7 +463,7 @@ pub(crate) fn is_gone(error: &DeviceError) -> bool {
 }
 
 /// A durable write that failed like this may have been written, and not flushed: then what was written before it may be lost, too.
-fn may_be_of_the_flush(error: &DeviceError) -> bool {
+pub(super) fn may_be_of_the_flush(error: &DeviceError) -> bool {
     match error.kind {
         DeviceErrorKind::Full | DeviceErrorKind::ReadOnly | DeviceErrorKind::Unsupported => false,
         DeviceErrorKind::Media | DeviceErrorKind::Gone | DeviceErrorKind::OutOfRange | DeviceErrorKind::Busy => true,

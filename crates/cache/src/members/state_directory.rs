@@ -6,11 +6,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::sync::Event;
-use hotset_block::{Device, Env};
+use hotset_block::{Buf, Device, Env};
 
 use crate::config::limits;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, STATE_BYTES};
 use crate::format::record::{Record, RecordKind};
+use crate::members::ssd::may_be_of_the_flush;
 use crate::members::state_lacks::{MissedRecord, StateLacks};
 use crate::time_limit::within;
 
@@ -21,6 +22,8 @@ pub(crate) struct StateDirectory<E: Env> {
     /// `None`: there is none, or it knows nothing of this pool.
     device: Option<E::Device>,
     lacks: StateLacks,
+    /// Durable writes that failed and may have taken along what a flush was to make durable.
+    flushes_refused: Cell<u64>,
     /// A record is on its way there that nobody waits for any more.
     hangs: Cell<bool>,
     /// That record has ended.
@@ -50,7 +53,7 @@ impl StateRecord {
 impl<E: Env> StateDirectory<E> {
     pub(super) fn new(env: E, pool_uuid: u128, device: Option<E::Device>) -> Self {
         let (lacks, hangs) = (StateLacks::default(), Cell::new(false));
-        Self { env, pool_uuid, device, lacks, hangs, answers: Event::new() }
+        Self { env, pool_uuid, device, lacks, flushes_refused: Cell::new(0), hangs, answers: Event::new() }
     }
 
     pub(super) fn device(&self) -> Option<&E::Device> {
@@ -91,9 +94,21 @@ impl<E: Env> StateDirectory<E> {
         let (state, buf) = (Rc::clone(self), self.env.buffers().copy_of(bytes));
         StateRecord::Begun(Box::pin(async move {
             let Some(device) = state.device() else { return false };
+            let refused_before = state.flushes_refused.get();
             let (_buf, written) = device.write(offset, buf).await;
-            written.is_ok() && device.flush().await.is_ok()
+            let flushed = written.is_ok() && device.flush().await.is_ok();
+            flushed && state.flushes_refused.get() == refused_before
         }))
+    }
+
+    /// Writes beside the records, durably; false: it was not taken.
+    pub(super) async fn write_durable(&self, offset: u64, buf: Buf) -> bool {
+        let Some(device) = self.device() else { return false };
+        let (_buf, written) = device.write_durable(offset, buf).await;
+        if written.is_err_and(|error| may_be_of_the_flush(&error)) {
+            self.flushes_refused.set(self.flushes_refused.get() + 1);
+        }
+        written.is_ok()
     }
 
     /// Nobody waits for it any more. Nothing else is written there before it has ended (rule `late-io`).

@@ -144,13 +144,16 @@ impl<E: Env> WitnessKeeper<'_, E> {
         let durable = copy.take_durable();
         let (offset, bytes) = self.next_record(copy);
         let buf = self.0.env.buffers().copy_of(&bytes);
-        let (_buf, written) =
-            if durable { state.write_durable(offset, buf).await } else { state.write(offset, buf).await };
-        if written.is_ok() {
+        let written = if durable {
+            self.0.state.write_durable(offset, buf).await
+        } else {
+            state.write(offset, buf).await.1.is_ok()
+        };
+        if written {
             copy.set_told(changes);
             copy.set_durable(if durable { changes } else { 0 });
         }
-        written.is_ok()
+        written
     }
 
     /// Makes what members are to know durable on all of them, if it changed.

@@ -1,6 +1,7 @@
 //! What is lost is accepted (REQUIREMENTS F5): only an administrator makes a fact of a loss. What is unavailable, and what no SSD can
 //! bring back, is from then on what the backing devices hold.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use hotset_block::{ByteRange, Env};
@@ -12,6 +13,16 @@ use crate::log::Log;
 use crate::log::data_loss::AcceptedLosses;
 use crate::pool::inner::PoolInner;
 use crate::volume::in_log::LoggedVolume;
+use crate::volume::inner::VolumeInner;
+
+/// What became of lost pages that were to be accepted.
+enum Accepted {
+    Yes,
+    /// They are something else by now.
+    Changed,
+    /// The log has no room for them.
+    NoRoom,
+}
 
 impl<E: Env> PoolInner<E> {
     /// What is lost of each volume, in rising order, some extents of each at most.
@@ -27,32 +38,52 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Discards what is lost: it is from now on what the backing devices hold. Answers the bytes. Fenced volumes are left
-    /// as they are; those that are fenced because nobody knows what they lost may be reattached then.
+    /// as they are; those that are fenced because nobody knows what they lost may be reattached then. While there is no room, nothing
+    /// is held (rule `reserves`).
     pub(crate) async fn accept_loss(self: &Rc<Self>) -> Result<u64, Error> {
-        let _one_at_a_time = self.admin_lock.acquire(1).await;
         let Some(log) = &self.log else { return Ok(0) };
+        let mut _one_at_a_time = self.admin_lock.acquire(1).await;
         log.data_loss().accept_unknown().await?;
         let mut bytes = self.accept_unavailable(log).await?;
         for (index, volume) in self.volumes.all() {
-            let Some(attached) = volume.attached().filter(|_| !volume.life.is_fenced()) else { continue };
             let mut from = 0;
             while let Some(pages) = log.data_loss().next_lost(index, from) {
-                from = pages.end;
-                let _held = volume.view.in_time(volume.locks.exclusive(pages.clone())).await?;
-                // A host may have been faster.
-                if log.data_loss().next_lost(index, pages.start) != Some(pages.clone()) {
-                    from = pages.start;
-                    continue;
+                let attached = volume.attached_at(&self.rooms, index).filter(|_| !volume.life.is_fenced());
+                let Some(attached) = attached else { break };
+                let Some(logged) = LoggedVolume::of(&volume, &attached) else { break };
+                match self.accept_lost(log, logged, &volume, &pages).await? {
+                    Accepted::Yes => {
+                        bytes += (pages.end - pages.start) * PAGE;
+                        from = pages.end;
+                    }
+                    Accepted::Changed => from = pages.start,
+                    Accepted::NoRoom => {
+                        drop(_one_at_a_time);
+                        logged.wait_for_room(&mut volume.line.place(pages)).await?;
+                        _one_at_a_time = self.admin_lock.acquire(1).await;
+                    }
                 }
-                let read = volume.view.read_whole_pages(&pages, self.env.buffers().take(bytes_of(&pages)));
-                let data = volume.view.in_time(read).await??;
-                if let Some(logged) = LoggedVolume::of(&volume, &attached) {
-                    logged.overwrite(&pages, data).await?;
-                }
-                bytes += (pages.end - pages.start) * PAGE;
             }
         }
         Ok(bytes)
+    }
+
+    /// These pages, which follow each other and are lost, are from now on what the backing device holds.
+    async fn accept_lost(
+        &self,
+        log: &Log<E>,
+        logged: LoggedVolume<'_, E>,
+        volume: &Rc<VolumeInner<E>>,
+        pages: &Range<u64>,
+    ) -> Result<Accepted, Error> {
+        let _held = volume.view.in_time(volume.locks.exclusive(pages.clone())).await?;
+        // A host may have been faster.
+        if log.data_loss().next_lost(logged.index(), pages.start).as_ref() != Some(pages) {
+            return Ok(Accepted::Changed);
+        }
+        let read = volume.view.read_whole_pages(pages, self.env.buffers().take(bytes_of(pages)));
+        let data = volume.view.in_time(read).await??;
+        Ok(if logged.overwrite(pages, data).await? { Accepted::Yes } else { Accepted::NoRoom })
     }
 
     /// Discards what is unavailable of the volumes that are attached and serve. Answers the bytes.
@@ -65,7 +96,7 @@ impl<E: Env> PoolInner<E> {
             }
             for pages in log.data_loss().unavailable_runs(index) {
                 let _held = volume.view.in_time(volume.locks.exclusive(pages.clone())).await?;
-                log.data_loss().accept(index, &pages, &mut accepted);
+                log.data_loss().accept(index, &pages, &mut accepted).await;
                 // No slot must be believed that they superseded.
                 self.clean.invalidate_durably(index, pages).await?;
             }

@@ -125,8 +125,13 @@ impl<E: Env> PoolInner<E> {
                 break lock;
             }
         };
+        if self.life.has_stopped() {
+            // It was closed while this waited, or somebody else has its SSDs.
+            return self.life.check_open();
+        }
         self.stop_fills().await;
-        self.stop_log().await?;
+        // That of a pool that is fenced cannot end well; nothing in it counts any more.
+        let _ = self.stop_log().await;
         let result = self.members.erase_superblocks().await;
         self.end();
         result

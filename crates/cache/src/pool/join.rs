@@ -227,6 +227,8 @@ impl<E: Env> Joiner<E> {
         // What is on its way to be published is named by slots: they must not be another SSD's meanwhile.
         let _nothing_is_published = self.clean.unpublished().hold().await;
         let _one_at_a_time = self.members.one_change().await;
+        // It may have been fenced since: what is lost in memory then is on an SSD, and no record must say that it is lost.
+        self.life.check_open()?;
         let newcomers: Vec<Rc<Ssd<E>>> = ssds.iter().map(|ssd| Rc::clone(&ssd.ssd)).collect();
         let catalogue = self.attachments.catalogue().encode();
         self.members.write_record_to(RecordKind::Catalogue, catalogue, &newcomers).await?;

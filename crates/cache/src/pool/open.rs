@@ -34,6 +34,7 @@ use crate::members::ssd::{Fault, Ssd, is_gone};
 use crate::members::{Members, MembersParts};
 use crate::pool::departure::run_departures;
 use crate::pool::inner::PoolInner;
+use crate::pool::join::come_back::run_returns;
 use crate::pool::scrub_progress::Scrub;
 use crate::pool::survey::{Membership, Missing, Survey};
 use crate::pool::takeover::run_owner;
@@ -412,6 +413,7 @@ impl<E: Env> PoolInner<E> {
             log.serve(move || pool.host_requests());
             self.env.spawn(Rc::clone(self).run_cleaner(Rc::clone(log)));
             self.env.spawn(Rc::clone(self).run_redirects(Rc::clone(log)));
+            self.env.spawn(run_returns(self.env.clone(), Rc::downgrade(&self.joiner)));
         }
     }
 

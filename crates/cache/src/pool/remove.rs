@@ -9,7 +9,7 @@ use hotset_block::Env;
 
 use crate::address::at;
 use crate::config::{PAGE, PoolKind};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Remedy};
 use crate::log::capacity::{ROWS_MIN, capacity};
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
@@ -93,6 +93,7 @@ impl<E: Env> PoolInner<E> {
         if leaving.is_empty() {
             return Ok(leaving);
         }
+        self.check_nothing_unavailable_on(&leaving)?;
         match (&self.log, self.kind) {
             (None, _) | (Some(_), PoolKind::Read) if staying.is_empty() => {
                 refused("its last SSD cannot be removed; delete the pool".to_owned())
@@ -117,6 +118,19 @@ impl<E: Env> PoolInner<E> {
             }
             (None, _) | (Some(_), PoolKind::Read) => Ok(leaving),
         }
+    }
+
+    /// What cannot be read just now may be read later: its copy is not erased before its loss is accepted.
+    fn check_nothing_unavailable_on(&self, leaving: &[Rc<Ssd<E>>]) -> Result<(), Error> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let unavailable = leaving.iter().map(|ssd| (ssd, log.data_loss().unavailable_bytes_on(ssd)));
+        let Some((ssd, bytes)) = unavailable.into_iter().find(|(_, bytes)| *bytes > 0) else { return Ok(()) };
+        let message = format!(
+            "pool {}: SSD {} holds {bytes} bytes of dirty data that cannot be read now, and may be later: see to the SSD, write \
+             that data again, or accept its loss first",
+            self.name, ssd.path
+        );
+        Err(Error::new(ErrorKind::Refused, message).with_remedy(Remedy::AcceptLoss(self.name.clone())))
     }
 
     /// Bytes of the log and of cached blocks that lie on an SSD, about.
@@ -163,6 +177,8 @@ impl<E: Env> Removal<'_, E> {
             }
             // A row that took no batch may still be in the record.
             log.rows().record_rows().await?;
+            // Some of it may have become unavailable meanwhile.
+            self.pool.check_nothing_unavailable_on(&self.leaving)?;
         }
         self.check()
     }

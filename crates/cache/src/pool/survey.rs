@@ -1,6 +1,7 @@
 //! What is there at a start, before anything is written: the SSDs' superblocks, the newest member records, and who is
 //! believed (rule `membership`).
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use hotset_block::{Buf, Device, Env};
@@ -150,9 +151,9 @@ impl<E: Env> Survey<E> {
             return Err(none_readable(&left_out));
         }
         let uuid = common_pool(&found)?;
-        let state_members = state_record::<E>(env, state, RecordKind::Members, uuid).await?;
-        let state_catalogue = state_record::<E>(env, state, RecordKind::Catalogue, uuid).await?;
-        let state_rows = state_record::<E>(env, state, RecordKind::Rows, uuid).await?;
+        let state_members = state_record::<E>(env, state, missing, RecordKind::Members, uuid).await?;
+        let state_catalogue = state_record::<E>(env, state, missing, RecordKind::Catalogue, uuid).await?;
+        let state_rows = state_record::<E>(env, state, missing, RecordKind::Rows, uuid).await?;
         let ssd_members = found.iter().filter_map(|ssd| ssd.members.as_ref()).max_by_key(|record| record.number);
         let members_agree = is_as_new(state_members.as_ref(), ssd_members);
         let newest = latest(state_members.as_ref(), ssd_members).ok_or_else(|| {
@@ -193,13 +194,13 @@ impl<E: Env> Survey<E> {
         let newest_rows_number = newest.map_or(0, |record| record.number);
         let rows_number = highest(state_rows.as_ref(), found.iter().map(|ssd| ssd.rows.as_ref()));
         let with_losses = state.filter(|state| state.info().size_bytes >= STATE_BYTES);
-        let losses = state_record::<E>(env, with_losses, RecordKind::Losses, Some(pool_uuid)).await?;
+        let losses = state_record::<E>(env, with_losses, missing, RecordKind::Losses, Some(pool_uuid)).await?;
         let losses_number = losses.as_ref().map_or(0, |record| record.number);
         let losses = match losses {
             Some(record) => Losses::decode(&record.payload).map_err(|error| corrupt(&error))?,
             None => Losses::default(),
         };
-        let state_witness = state_record::<E>(env, state, RecordKind::Witness, Some(pool_uuid)).await?;
+        let state_witness = state_record::<E>(env, state, missing, RecordKind::Witness, Some(pool_uuid)).await?;
         let records = Records {
             members: Numbered { number: members_number, value: members },
             catalogue: Numbered { number: catalogue_number, value: catalogue },
@@ -558,27 +559,41 @@ pub(crate) async fn read_at<E: Env>(env: &E, device: &E::Device, offset: u64, le
     result.ok().map(|()| buf)
 }
 
+/// The newest record of a kind in the state directory. One that cannot be read is not taken for none, for it may be read the next time, and
+/// what is recorded until then would say that there was none; unless somebody accepts that.
 pub(crate) async fn state_record<E: Env>(
     env: &E,
     state: Option<&E::Device>,
+    missing: Missing,
     kind: RecordKind,
     uuid: Option<u128>,
 ) -> Result<Option<Record>, Error> {
     let Some(state) = state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN) else { return Ok(None) };
-    let read = async |offset: u64, length: usize| read_at::<E>(env, state, offset, length).await;
+    let unread = Cell::new(None);
+    let read = async |offset: u64, length: usize| {
+        let (buf, result) = state.read(offset, env.buffers().take(length)).await;
+        result.map_err(|error| unread.set(Some(error))).ok().map(|()| buf)
+    };
     let record = newest_record(kind, CATALOGUE_AREA_BYTES_MAX, uuid, read).await;
-    known("the state directory's member file", kind, record)
+    let record = known("the state directory's member file", kind, record)?;
+    match (unread.into_inner(), missing) {
+        (Some(error), Missing::Refuse | Missing::Leave) => Err(Error::device(
+            "see to the disk of the state directory: the pool's member file there cannot be read",
+            &error,
+        )),
+        (None, _) | (Some(_), Missing::AcceptLoss) => Ok(record),
+    }
 }
 
 /// See [`crate::pool::ssds_awaited`].
 pub(crate) async fn ssds_awaited<E: Env>(env: &E, state: &E::Device) -> Result<Vec<u128>, Error> {
-    let rows = state_record::<E>(env, Some(state), RecordKind::Rows, None).await?;
+    let rows = state_record::<E>(env, Some(state), Missing::Leave, RecordKind::Rows, None).await?;
     let asked =
         rows.and_then(|record| Rows::decode(record.version, &record.payload).ok()).map_or(0, |rows| rows.losses);
     if asked == 0 || state.info().size_bytes < STATE_BYTES {
         return Ok(Vec::new());
     }
-    let losses = state_record::<E>(env, Some(state), RecordKind::Losses, None).await?;
+    let losses = state_record::<E>(env, Some(state), Missing::Leave, RecordKind::Losses, None).await?;
     let losses = losses.filter(|record| record.number >= asked);
     let losses = losses.and_then(|record| Losses::decode(&record.payload).ok()).unwrap_or_default();
     Ok(losses.ssds.into_iter().map(|(ssd_uuid, _)| ssd_uuid).collect())

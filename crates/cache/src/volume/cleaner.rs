@@ -60,6 +60,15 @@ struct WrittenExtents {
     failed: Option<Error>,
 }
 
+impl WrittenExtents {
+    fn and(mut self, other: Self) -> Self {
+        self.extents.extend(other.extents);
+        self.moved |= other.moved;
+        self.failed = other.failed.or(self.failed);
+        self
+    }
+}
+
 impl<E: Env> LoggedVolume<'_, E> {
     /// Whether the volume is to be cleaned now, and how.
     fn effort(self) -> Option<Effort> {
@@ -212,24 +221,9 @@ impl<E: Env> LoggedVolume<'_, E> {
         for extent in &extents {
             volume.mark_unsettled(self.attached, volume.bytes_of_pages(&extent.range)).await?;
         }
-        let writes = extents.into_iter().map(async |mut extent| {
-            let lives = extent.runs.iter().all(|run| log.hold_again(run));
-            let result = if lives { self.write_extent(&extent, effort).await } else { Ok(false) };
-            extent.runs.iter().for_each(LogRun::release);
-            // Whoever writes here next need not wait for the rest of the pass.
-            extent.held = None;
-            (extent, result)
-        });
-        let results: Vec<_> = stream::iter(writes).buffer_unordered(effort.at_once()).collect().await;
-        let mut written = WrittenExtents::default();
-        for (extent, result) in results {
-            match result {
-                Ok(true) => written.extents.push(extent),
-                Ok(false) => written.moved = true,
-                Err(error) => written.failed = Some(error),
-            }
-        }
-        Ok(written)
+        let writes = extents.into_iter().map(|extent| self.write_extent(extent, effort));
+        let written = stream::iter(writes).buffer_unordered(effort.at_once());
+        Ok(written.fold(WrittenExtents::default(), async |all, extent| all.and(extent)).await)
     }
 
     /// What of a run no copy brings is lost from now on: it answers errors until it is written again, or an SSD with a copy is
@@ -271,39 +265,74 @@ impl<E: Env> LoggedVolume<'_, E> {
         attached.is_some_and(|attached| attached.wrote_out(single.first.page, single.first.place))
     }
 
-    /// False: nothing was written, for it was moved or overwritten meanwhile.
-    async fn write_extent(self, extent: &DirtyExtent, effort: Effort) -> Result<bool, Error> {
-        let Self { volume, log, .. } = self;
-        let range = volume.bytes_of_pages(&extent.range);
-        if extent.runs.iter().all(|run| run.first.content == Content::Zeroes) {
-            extent.runs.iter().for_each(LogRun::release);
-            return volume.zero_blocks(range, ZeroMode::MayPunch, ZeroEffort::Any).await.map(|()| true);
+    /// Writes what can be read of the extent.
+    async fn write_extent(self, extent: DirtyExtent, effort: Effort) -> WrittenExtents {
+        let mut written = WrittenExtents::default();
+        if !extent.runs.iter().all(|run| self.log.hold_again(run)) {
+            written.moved = true;
+            return written;
         }
-        let mut rest = Some(
-            self.pool()
-                .env
-                .buffers()
-                .take(usize::try_from(pages_bytes(&extent.range)).expect("an address has 64 bits at most")),
-        );
-        let mut whole: Option<Buf> = None;
-        for run in &extent.runs {
+        let parts = match extent.runs.iter().all(|run| run.first.content == Content::Zeroes) {
+            true => vec![(extent, None)],
+            false => self.read_extent(extent, &mut written).await,
+        };
+        parts.iter().flat_map(|(part, _)| &part.runs).for_each(LogRun::release);
+        for (mut part, data) in parts {
+            match self.write_part(&part.range, data, effort).await {
+                Ok(()) => {
+                    // Whoever writes here next need not wait for the rest of the pass.
+                    part.held = None;
+                    written.extents.push(part);
+                }
+                Err(error) => written.failed = Some(error),
+            }
+        }
+        written
+    }
+
+    /// The parts of an extent that can be read, without gaps. All that cannot be read is asked for, so that it is waited for at the
+    /// same time.
+    async fn read_extent(self, extent: DirtyExtent, written: &mut WrittenExtents) -> Vec<(DirtyExtent, Option<Buf>)> {
+        let DirtyExtent { range, runs, held } = extent;
+        let buffers = self.pool().env.buffers();
+        let length = usize::try_from(pages_bytes(&range)).expect("an address has 64 bits at most");
+        let mut rest = Some(buffers.take(length));
+        let mut parts: Vec<(DirtyExtent, Option<Buf>)> = Vec::new();
+        for run in runs {
             let (part, next) = rest.take().expect("the runs fill the extent").split_at(run.bytes());
             rest = Some(next);
-            let Some(part) = log.reader().read_run(run, part).await else {
-                return self.lose_unreadable(run).await.map(|()| false);
+            let Some(data) = self.log.reader().read_run(&run, part).await else {
+                match self.lose_unreadable(&run).await {
+                    Ok(()) => written.moved = true,
+                    Err(error) => written.failed = Some(error),
+                }
+                continue;
             };
-            // A read may bring another buffer than the one that it was given.
-            whole = Some(match whole {
-                None => part,
-                Some(before) => joined(self.pool().env.buffers(), before, part),
-            });
+            let part = match parts.pop_if(|(part, _)| part.range.end == run.pages.start) {
+                Some((mut part, before)) => {
+                    part.range.end = run.pages.end;
+                    part.runs.push(run);
+                    // A read may bring another buffer than the one that it was given.
+                    (part, before.map(|before| joined(buffers, before, data)))
+                }
+                None => (DirtyExtent { range: run.pages.clone(), runs: vec![run], held: held.clone() }, Some(data)),
+            };
+            parts.push(part);
         }
         let left = rest.map_or(0, |rest| rest.len());
-        assert_eq!(left, 0, "pages {:?} are cleaned, and {left} bytes of them are of no run", extent.range);
-        extent.runs.iter().for_each(LogRun::release);
-        let data = whole.expect("an extent has runs");
+        assert_eq!(left, 0, "pages {range:?} are cleaned, and {left} bytes of them are of no run");
+        parts
+    }
+
+    /// `None`: zeroes.
+    async fn write_part(self, pages: &Range<u64>, data: Option<Buf>, effort: Effort) -> Result<(), Error> {
+        let Self { volume, .. } = self;
+        let range = volume.bytes_of_pages(pages);
+        let Some(data) = data else {
+            return volume.zero_blocks(range, ZeroMode::MayPunch, ZeroEffort::Any).await;
+        };
         let length = usize::try_from(range.length()).expect("an address has 64 bits at most");
-        volume.backing.write_for_cleaning(range.start, data.narrow(0, length), effort).await.map(|()| true)
+        volume.backing.write_for_cleaning(range.start, data.narrow(0, length), effort).await
     }
 
     /// These pages are on the backing device, durably: they are clean if they are still the newest.

@@ -35,7 +35,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
         &self.attached.pool
     }
 
-    pub(super) fn index(self) -> VolumeIndex {
+    pub(crate) fn index(self) -> VolumeIndex {
         self.attached.index
     }
 

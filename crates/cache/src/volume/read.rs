@@ -427,10 +427,10 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         while let Some(attached) = self.volume.place()? {
             let Some(log) = &attached.pool.log else { break };
             let Some(run) = log.runs(attached.index, pages.clone(), |_| true).pop() else { break };
-            let buf = self.volume.env.buffers().take(PAGE_BYTES);
-            if let Some(bytes) = log.reader().read_run(&run, buf).await {
-                return Ok(bytes);
-            }
+            let unread = match log.reader().read_or_give_up(&run).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(unread) => unread,
+            };
             if log.live(attached.index, page) != Some(run.first) {
                 continue;
             }
@@ -439,7 +439,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
                 return Err(error.clone());
             }
             if !run.clean && !attached.wrote_out(page, run.first.place) {
-                return Err(log.data_loss().unreadable_page(&self.volume.spec.borrow().name, &run.first));
+                return Err(log.data_loss().unreadable_page(&self.volume.spec.borrow().name, &run.first, unread));
             }
             break;
         }

@@ -15,17 +15,16 @@ use crate::volume::in_log::LoggedVolume;
 const ZERO_PAGES: u64 = 64;
 
 impl<E: Env> LoggedVolume<'_, E> {
-    /// Pages with a live copy get another content, wherever that goes now. The caller holds them.
-    pub(crate) async fn overwrite(self, pages: &Range<u64>, data: Buf) -> Result<(), Error> {
+    /// Pages with a live copy get another content, wherever that goes now. False: there is no room for it. The caller holds them.
+    pub(crate) async fn overwrite(self, pages: &Range<u64>, data: Buf) -> Result<bool, Error> {
         if self.pool().members.online_ssds().next().is_none() {
-            return self.replace_lost(pages, data).await;
+            self.replace_lost(pages, data).await?;
+        } else if self.log.has_room(pages.end - pages.start) {
+            self.log.appends().append(self.index(), pages, data).await?;
+        } else {
+            return Ok(false);
         }
-        while !self.log.has_room(pages.end - pages.start) {
-            self.check_log_serves()?;
-            self.log.signals().mover_wanted.wake_all();
-            self.log.signals().room.wait().await;
-        }
-        self.log.appends().append(self.index(), pages, data).await
+        Ok(true)
     }
 
     /// A host's write where pages have live copies and no SSD is left. The caller holds them.

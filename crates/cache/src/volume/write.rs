@@ -162,10 +162,10 @@ impl<E: Env> VolumeInner<E> {
     /// Makes everything durable that hosts were told of, wherever it went (rule `flush-covers-all`).
     pub(crate) async fn flush_all(self: &Rc<Self>) -> Result<(), Error> {
         let attached = self.attached();
-        let log = attached.as_ref().and_then(|attached| attached.pool.log.as_ref());
-        let Some(log) = log else { return self.backing.flush().await };
+        let logged = attached.as_ref().and_then(|attached| Some((attached.pool.log.as_ref()?, attached.index)));
+        let Some((log, index)) = logged else { return self.backing.flush().await };
         log.flush_habit().flushed();
-        let (in_log, around) = join(log.data_loss().flush_for_host(), self.backing.flush_around()).await;
+        let (in_log, around) = join(log.data_loss().flush_for_host(index), self.backing.flush_around()).await;
         in_log.and(around)
     }
 
@@ -229,7 +229,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     ///
     /// # Errors
     /// There will be none; or the volume has stopped meanwhile.
-    pub(super) async fn wait_for_room(self, place: &mut PlaceInLine<'_>) -> Result<(), Error> {
+    pub(crate) async fn wait_for_room(self, place: &mut PlaceInLine<'_>) -> Result<(), Error> {
         let changed = self.log.signals().room.wait();
         self.check_log_serves()?;
         self.log.signals().mover_wanted.wake_all();
@@ -261,7 +261,7 @@ impl<E: Env> LoggedVolume<'_, E> {
             Box::pin(self.write_out(&pages)).await?;
         }
         if durability == Durability::Durable {
-            Box::pin(self.log.data_loss().flush_for_host()).await?;
+            Box::pin(self.log.data_loss().flush_for_host(self.index())).await?;
         }
         Ok(())
     }

@@ -159,7 +159,7 @@ struct Ways {
     flushes: Cell<u64>,
     /// The next operation of this kind is held back, and fails in the end.
     armed: Cell<Option<Operation>>,
-    /// That one has begun.
+    /// That one has begun, or one that hangs.
     begun: Cell<bool>,
     released: Cell<bool>,
     changed: Event,
@@ -267,8 +267,9 @@ impl TestDevice {
         self.ways.armed.set(Some(operation));
     }
 
+    /// Returns when an operation is held back, or hangs, that was not when this returned last.
     pub(crate) async fn until_held(&self) {
-        while !self.ways.begun.get() {
+        while !self.ways.begun.replace(false) {
             self.ways.changed.wait().await;
         }
     }
@@ -316,6 +317,12 @@ impl TestDevice {
         pending().await
     }
 
+    /// Something begins that does not go on by itself.
+    fn begin(&self) {
+        self.ways.begun.set(true);
+        self.ways.changed.wake_all();
+    }
+
     async fn pass(&self, operation: Operation, offset: u64) -> Result<(), DeviceError> {
         let failure = Err(DeviceError::new(DeviceErrorKind::Media, operation, ByteRange::at(0, 0)));
         let is_bad = |bad: Bad| self.ways.bad.borrow().contains(&bad);
@@ -324,6 +331,9 @@ impl TestDevice {
                 || operation == Operation::Write && is_bad(Bad::HangsToWrite)
                 || operation == Operation::Read && is_bad(Bad::HangsToRead)
         };
+        if hangs() {
+            self.begin();
+        }
         while hangs() {
             self.ways.changed.wait().await;
         }
@@ -343,8 +353,7 @@ impl TestDevice {
             return Ok(());
         }
         self.ways.armed.set(None);
-        self.ways.begun.set(true);
-        self.ways.changed.wake_all();
+        self.begin();
         while !self.ways.released.get() {
             self.ways.changed.wait().await;
         }

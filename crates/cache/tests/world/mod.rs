@@ -12,6 +12,9 @@ use crate::harness::{TestDevice, TestEnv};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
+/// Where the two areas of the losses record are in the state directory (docs/FORMAT.md).
+pub(crate) const LOSSES_OFFSETS: [u64; 2] = [(384 << 10) + 8 * MIB, (384 << 10) + 8 * MIB + (3904 << 10)];
+
 /// Where the records of an SSD end, and its first segment begins (docs/FORMAT.md): after 128 KiB, two areas of each kind, of which that
 /// of the catalogue is a 256th of the SSD.
 pub(crate) fn records_end(ssd_bytes: u64) -> u64 {
@@ -36,6 +39,13 @@ impl World {
     /// The same with these SSDs alone.
     pub(crate) fn with(&self, ssds: &[MemoryDevice]) -> Self {
         Self { ssds: ssds.to_vec(), ..self.clone() }
+    }
+
+    /// Its member file is one as older versions made it, which has no room for a list of losses.
+    pub(crate) fn shorten_state(&mut self) {
+        let mut bytes = self.state.unplug();
+        bytes.truncate(usize::try_from(10 * MIB).unwrap());
+        self.state = MemoryDevice::holding(bytes, 512);
     }
 
     pub(crate) fn named(&self) -> Vec<Named<TestDevice>> {
@@ -140,7 +150,7 @@ impl World {
 
     /// The state directory has no record of losses any more.
     pub(crate) async fn forget_losses(&self) {
-        let first = (384 << 10) + 8 * MIB;
+        let [first, _] = LOSSES_OFFSETS;
         let length = usize::try_from(STATE_BYTES - first).unwrap();
         self.state.write(first, Buf::zeroed(length)).await.1.unwrap();
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
 
 mod at_once;
+mod bad_pages;
 mod cleaned_move;
 mod crash_at_every_write;
 mod hung;

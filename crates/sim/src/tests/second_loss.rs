@@ -42,10 +42,10 @@ pub(super) struct Scene {
     simulation: Rc<Simulation>,
     pub(super) ssds: Vec<Rc<Disk>>,
     pub(super) state: Rc<Disk>,
-    backing: Rc<Disk>,
+    pub(super) backing: Rc<Disk>,
     memory: MemoryCache,
     pages: Rc<RefCell<Vec<Expected>>>,
-    pool: Rc<RefCell<Option<Rc<Pool<SimEnv>>>>>,
+    pub(super) pool: Rc<RefCell<Option<Rc<Pool<SimEnv>>>>>,
     volume: Rc<RefCell<Option<Volume<SimEnv>>>>,
 }
 
@@ -55,6 +55,13 @@ pub(super) struct Stage(Scene);
 impl Stage {
     pub(super) fn new(seed: u64, ssds: usize) -> Self {
         Self(Scene::new(seed, ssds))
+    }
+
+    /// One in which a row has more pages than are read at a time.
+    pub(super) fn with_large_ssds(seed: u64, ssds: usize) -> Self {
+        let mut scene = Scene::new(seed, ssds);
+        scene.ssds = (0..ssds).map(|index| Disk::plain(&scene.simulation, &format!("ssd{index}"), 128 << 20)).collect();
+        Self(scene)
     }
 
     fn with_slow_state(seed: u64, ssds: usize) -> Self {
@@ -281,7 +288,7 @@ impl Scene {
         }
     }
 
-    async fn open(&self) -> Result<(), Error> {
+    pub(super) async fn open(&self) -> Result<(), Error> {
         let state = Some(SimDevice::open(&self.state));
         let pool = Pool::open(self.env(), self.named(), state, Missing::Leave).await?;
         pool.reattach(&self.open_volume()).await.unwrap();
@@ -525,7 +532,7 @@ impl Scene {
         assert_eq!(self.volume().read(page).await.unwrap()[0], on_backing[0], "its loss is a fact");
     }
 
-    async fn read_all(&self) -> Vec<Option<Vec<u8>>> {
+    pub(super) async fn read_all(&self) -> Vec<Option<Vec<u8>>> {
         let mut found = Vec::new();
         for page in 0..PAGES {
             let read = self.volume().read(ByteRange::at(page * PAGE, PAGE)).await;
@@ -811,6 +818,157 @@ fn batches_that_were_discarded_do_not_come_back() {
     lose_two_and_write_around();
 }
 
+impl Scene {
+    /// What is dirty was read and is on its way to a backing device that takes its time, when the SSDs go that alone have it. It is there
+    /// when the pages are unavailable, and what is written elsewhere takes hints along. Answers the pages that are unavailable.
+    async fn lose_what_is_being_cleaned(&self) -> Vec<u64> {
+        let env = self.env();
+        hang(&self.backing);
+        let draining = self.clone();
+        env.spawn(async move { draining.drain().await });
+        while !self.backing.in_flight().contains("write") {
+            env.sleep(Duration::from_micros(100)).await;
+        }
+        env.sleep(Duration::from_millis(20)).await;
+        self.ssds[..2].iter().for_each(|disk| disk.vanish());
+        while self.volume().status().lost_bytes == 0 {
+            self.read_in_turn(0..PAGES).await;
+        }
+        // While the volume is drained these wait until they are on the backing device.
+        for page in 0..PAGES {
+            if self.volume().read(ByteRange::at(page * PAGE, PAGE)).await.is_ok() {
+                env.spawn(self.clone().write_each(vec![page]));
+            }
+        }
+        env.sleep(Duration::from_millis(20)).await;
+        self.backing.answer_all();
+        env.sleep(Duration::from_millis(100)).await;
+        let mut unavailable = Vec::new();
+        for page in 0..PAGES {
+            match self.volume().read(ByteRange::at(page * PAGE, PAGE)).await {
+                Ok(_) => self.write_volatile(page).await.unwrap(),
+                Err(_) => unavailable.push(page),
+            }
+        }
+        assert!(!unavailable.is_empty());
+        env.sleep(Duration::from_millis(100)).await;
+        unavailable
+    }
+
+    /// Finds out which SSDs are gone. Who waits for an answer is not waited for.
+    async fn read_in_turn(&self, pages: Range<u64>) {
+        for page in pages {
+            let volume = self.volume();
+            let read = volume.read(ByteRange::at(page * PAGE, PAGE));
+            select(pin!(read), pin!(self.env().sleep(Duration::from_millis(5)))).await;
+        }
+    }
+
+    /// Hosts write these pages, one after the other, whatever becomes of it.
+    async fn write_each(self, pages: Vec<u64>) {
+        for page in pages {
+            let _ = self.write_volatile(page).await;
+        }
+    }
+
+    /// Newer pages are on their way to a slow SSD, when those go that alone have the pages as they were before in the same row.
+    /// Answers whether the hosts were told after the loss that they are written.
+    async fn lose_beside_newer(&self, pages: Range<u64>, gone: [usize; 2], slow: usize) -> bool {
+        let env = self.env();
+        for page in pages.clone().chain(0..self.simulation.draw(|random| random.below(5))) {
+            self.write(page).await.unwrap();
+        }
+        self.ssds[slow].set_faults(Faults { late: 1000, late_ms: &[3_000], ..Faults::default() });
+        let (answered, writer, written) = (Rc::new(Cell::new(false)), self.clone(), pages.clone());
+        let told = Rc::clone(&answered);
+        env.spawn(async move {
+            let all = join_all(written.map(|page| writer.write_volatile(page))).await;
+            told.set(all.iter().all(Result::is_ok));
+        });
+        env.sleep(Duration::from_millis(1)).await;
+        self.ssds[slow].set_faults(Faults::default());
+        gone.iter().for_each(|index| self.ssds[*index].vanish());
+        for _ in 0..8 {
+            self.read_in_turn(pages.end..PAGES).await;
+        }
+        let is_beside = self.volume().status().lost_bytes > 0 && !answered.get();
+        env.sleep(Duration::from_secs(10)).await;
+        is_beside && answered.get()
+    }
+
+    /// A kill loses nothing that was answered.
+    fn expect_what_was_answered(&self, pages: Range<u64>) {
+        let mut expected = self.pages.borrow_mut();
+        for page in pages {
+            let page = &mut expected[usize::try_from(page).unwrap()];
+            page.durable = page.begun;
+        }
+    }
+}
+
+fn clean_what_is_lost() {
+    for crash_at in 0..40 {
+        let scene = Stage::new(crash_at % 7, 3);
+        scene.run(scene.clone().prepare(600), None);
+        let (losing, unavailable) = (scene.clone(), Rc::new(RefCell::new(Vec::new())));
+        let found = Rc::clone(&unavailable);
+        scene.run(async move { *found.borrow_mut() = losing.lose_what_is_being_cleaned().await }, None);
+        let ended = scene.run(scene.clone().write_each(unavailable.take()), Some(crash_at));
+        scene.crash(Ending::Kill);
+        scene.run(scene.clone().start_with_all(), None);
+        if ended {
+            break;
+        }
+    }
+}
+
+// proves: F5, F7
+#[test]
+fn what_was_cleaned_while_its_ssds_went_is_not_older_than_what_a_host_wrote_then() {
+    clean_what_is_lost();
+}
+
+/// What was answered of a row is there after a kill, although pages of that row were set aside before; if all SSDs are there again or
+/// only those that were left.
+fn lose_beside_newer(gone: [usize; 2], slow: usize, seed: u64, with_all: bool) -> bool {
+    let (scene, pages) = (Stage::new(seed, 4), 0..4);
+    scene.run(scene.clone().prepare(600), None);
+    let (losing, answered) = (scene.clone(), Rc::new(Cell::new(false)));
+    let (of_losing, told) = (pages.clone(), Rc::clone(&answered));
+    scene.run(async move { told.set(losing.lose_beside_newer(of_losing, gone, slow).await) }, None);
+    scene.crash(Ending::Kill);
+    if !answered.get() {
+        return false;
+    }
+    scene.expect_what_was_answered(pages);
+    let again = scene.clone();
+    let starts = async move {
+        if with_all {
+            return again.start_with_all().await;
+        }
+        again.open().await.unwrap();
+        again.read_all().await;
+    };
+    scene.run(starts, None);
+    true
+}
+
+fn lose_everywhere_beside_newer() {
+    let mut beside = 0;
+    for (gone, slow) in [([0, 1], 2), ([0, 2], 1), ([0, 3], 1), ([1, 2], 0), ([1, 3], 0), ([2, 3], 0)] {
+        for (seed, with_all) in (0..20).flat_map(|seed| [(seed, false), (seed, true)]) {
+            beside += u32::from(lose_beside_newer(gone, slow, seed, with_all));
+        }
+    }
+    assert!(beside > 0, "nothing was on its way when the SSDs went");
+}
+
+// proves: F5, F7
+#[test]
+fn what_is_answered_is_newer_than_what_is_listed_of_its_row() {
+    lose_everywhere_beside_newer();
+}
+
 /// An SSD comes back, another one goes after so long, and the daemon dies at this write of what follows.
 fn lose_one_while_another_returns(after_us: u64, crash_at: u64) {
     let scene = Stage(Scene::with_slow_ssd(crash_at % 7, 3));
@@ -883,6 +1041,8 @@ fn bugs_that_are_planted_into_a_second_loss_are_found() {
         (Planted::ReturnNotCompared, lose_what_was_not_flushed),
         (Planted::RefusedFlushBelieved, flush_what_is_refused),
         (Planted::MemoryKeepsLost, lose_what_is_in_memory),
+        (Planted::UncleanHinted, clean_what_is_lost),
+        (Planted::ListedTakesEffect, lose_everywhere_beside_newer),
     ] {
         plant(Some(bug));
         let found = std::panic::catch_unwind(scenario).is_err();

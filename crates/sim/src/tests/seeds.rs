@@ -39,6 +39,10 @@ const TOO_RARE: &[Planted] = &[
     Planted::MemoryKeepsLost,
     // What comes back has to be something else than what left: second_loss.rs hunts it.
     Planted::ReturnNotCompared,
+    // SSDs have to go while what they alone have is on its way to the backing device, or newer pages of the same row to others:
+    // second_loss.rs hunts them.
+    Planted::UncleanHinted,
+    Planted::ListedTakesEffect,
 ];
 /// Seeds that found what takes many of them; tried first. One that finds it no longer, because the engine does something
 /// at another moment, costs time only: `planted_bugs_are_found` prints those of now.

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::Env;
+use hotset_block::{Buf, Env};
 
 use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::config::{PAGE, VolumeName};
@@ -21,7 +21,7 @@ use crate::log::append::stopped;
 use crate::log::data_loss::DataLoss;
 use crate::log::loss_list::{Pages, is_among};
 use crate::log::overlay::{Content, LivePage, Place};
-use crate::log::read_copies::count_good_copies;
+use crate::log::read_log::Unread;
 use crate::log::row::Row;
 use crate::log::scan_aside::{add_aside_row, find_copies};
 use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
@@ -66,6 +66,10 @@ impl<E: Env> DataLoss<E> {
         let away = row.segments[at(segment)].each_ref().map(|mirror| is_away(mirror.get()));
         if away.iter().all(Option::is_none) {
             return None;
+        }
+        if !row.life().has_ended() && !row.has_lost_segment() {
+            // What is in flight there would be older than what is listed of it. It takes no more, for an SSD of it is gone.
+            return Some(());
         }
         let twin = self.twin_of(&row)?;
         let mut content = unavailable;
@@ -116,13 +120,25 @@ impl<E: Env> DataLoss<E> {
         pages * PAGE
     }
 
-    /// Something in it was never flushed, and all that have it refuse to.
-    pub(crate) fn is_undurable(&self, row: &Row) -> bool {
+    /// Dirty data that no copy brings, and of which this SSD has one.
+    pub(crate) fn unavailable_bytes_on(&self, ssd: &Ssd<E>) -> u64 {
+        let lies_there = |row: &Row, live: &LivePage| {
+            let (segment, _) = row.locate(live.place.position());
+            live.dirty && live.is_unavailable() && row.mirrors(segment).any(|copy| copy.ssd == ssd.index)
+        };
+        let bytes_of =
+            |row: Rc<Row>| self.lives_of(&row).iter().filter(|live| lies_there(&row, live)).map(|_| PAGE).sum::<u64>();
+        self.state.rows_aside().into_iter().map(bytes_of).sum()
+    }
+
+    /// Something in it, of these volumes, was never flushed, and all that have it refuse to.
+    fn is_undurable(&self, row: &Row, is_wanted: impl Fn(VolumeIndex) -> bool) -> bool {
         let refuses = |(index, _): (SsdIndex, PresentCopy)| {
             let ssd = self.members.ssd(index);
             ssd.may_lack_log()
         };
-        let is_data = |live: &LivePage| live.dirty && matches!(live.content, Content::Data { .. });
+        let is_data =
+            |live: &LivePage| live.dirty && is_wanted(live.volume) && matches!(live.content, Content::Data { .. });
         row.is_unflushed()
             && self.lives_of(row).iter().filter(|live| is_data(live)).any(|live| {
                 let (segment, _) = row.locate(live.place.position());
@@ -156,17 +172,18 @@ impl<E: Env> DataLoss<E> {
         row.listed().into_iter().filter_map(|(volume, page)| overlay.get(volume, page)).collect()
     }
 
-    /// The log's flush for a host: what SSDs have that refused to flush it is on its backing device, too, as it is nowhere else
-    /// for sure.
-    pub(crate) async fn flush_for_host(&self) -> Result<(), Error> {
+    /// The log's flush for a host of this volume: what SSDs have of it that refused to flush it is on its backing device, too, as it
+    /// is nowhere else for sure.
+    pub(crate) async fn flush_for_host(&self, volume: VolumeIndex) -> Result<(), Error> {
         self.rows.flush().await?;
-        let aside = self.state.rows_aside().into_iter().filter(|row| row.is_unflushed());
+        let is_listed = |row: &Rc<Row>| row.listed().iter().any(|(listed, _)| *listed == volume);
+        let aside = self.state.rows_aside().into_iter().filter(|row| row.is_unflushed() && is_listed(row));
         // What comes to them later is for the flush that comes then.
         let unflushed: Vec<(Rc<Row>, u64)> = aside.map(|row| (Rc::clone(&row), row.unflushed())).collect();
         if unflushed.is_empty() {
             return Ok(());
         }
-        while unflushed.iter().any(|(row, _)| self.is_undurable(row)) {
+        while unflushed.iter().any(|(row, _)| self.is_undurable(row, |of| of == volume)) {
             let cleaned = self.signals.room.wait();
             self.signals.cleaner_wanted.wake_all();
             within(&self.env, INTERVAL, cleaned).await;
@@ -177,7 +194,9 @@ impl<E: Env> DataLoss<E> {
         }
         // A start must not ask the SSDs for what was cleaned.
         self.write_list_anew().await?;
-        unflushed.iter().for_each(|(row, until)| row.are_durable(*until));
+        // Other volumes may have something there that waits still.
+        let durable = unflushed.iter().filter(|(row, _)| !self.is_undurable(row, |_| true));
+        durable.for_each(|(row, until)| row.are_durable(*until));
         Ok(())
     }
 
@@ -199,7 +218,7 @@ impl<E: Env> DataLoss<E> {
         }
     }
 
-    /// What came back is compared with what is listed, in the background: what is something else is unavailable still.
+    /// What came back is compared with what is listed, in the background.
     pub(crate) fn spawn_check(self: &Rc<Self>) {
         if self.state.rows_aside().iter().any(|row| row.has_copies()) {
             let log = Rc::clone(self);
@@ -207,21 +226,37 @@ impl<E: Env> DataLoss<E> {
         }
     }
 
+    /// What came back and is something else than what is listed, or has answered with errors for too long, is unavailable.
     pub(crate) async fn check_returned(&self) {
         let rows = self.state.rows_aside();
         let lives = rows.iter().flat_map(|row| self.lives_of(row));
         for live in lives.filter(|live| live.dirty && !live.is_lost()) {
-            let is_same = |now: &LivePage| *now == live;
-            for run in self.state.runs(live.volume, live.page..live.page + 1, is_same) {
-                let good = count_good_copies(self.members.to_read(), &run).await;
-                let now = self.state.overlay.borrow().get(live.volume, live.page);
-                if good.iter().all(|good| *good == 0) && now == Some(live) {
-                    self.lose_page(&live);
-                }
+            if matches!(self.read_listed(&live).await, Some(Err(Unread::Lost))) {
+                self.lose_page(&live);
             }
             if self.life.has_stopped() {
                 return;
             }
+        }
+    }
+
+    /// Reads data as it is listed, whether it is unavailable or not. `None`: it is no data, or not this any more.
+    async fn read_listed(&self, live: &LivePage) -> Option<Result<Buf, Unread>> {
+        let is_same = || self.state.overlay.borrow().get(live.volume, live.page) == Some(*live);
+        if !is_same() {
+            return None;
+        }
+        let run = self.state.run_of_data(live)?;
+        let read = self.reader.read_or_give_up(&run).await;
+        is_same().then_some(read)
+    }
+
+    /// Some copy of an unavailable page can be read again.
+    pub(crate) async fn can_be_read(&self, volume: VolumeIndex, page: u64) -> bool {
+        let live = self.state.overlay.borrow().get(volume, page).filter(LivePage::is_unavailable);
+        match live {
+            Some(live) => matches!(self.read_listed(&live).await, Some(Ok(_))),
+            None => false,
         }
     }
 
@@ -250,10 +285,15 @@ impl<E: Env> DataLoss<E> {
     pub(crate) fn show_returned(&self, volume: VolumeIndex, pages: &Range<u64>) {
         let all: Vec<LivePage> = self.state.overlay.borrow().range(volume, pages.clone()).collect();
         for live in all {
-            let Content::Unavailable { checksum } = live.content else { continue };
             if is_back(&self.state.row(live.place.row()), &live) {
-                self.state.set(&LivePage { content: Content::Data { checksum }, ..live });
+                self.show(&live);
             }
+        }
+    }
+
+    fn show(&self, live: &LivePage) {
+        if let Content::Unavailable { checksum } = live.content {
+            self.state.set(&LivePage { content: Content::Data { checksum }, ..*live });
         }
     }
 
@@ -306,18 +346,24 @@ impl<E: Env> DataLoss<E> {
         let mut accepted = AcceptedLosses::default();
         for index in &volumes {
             for pages in self.state.unavailable_runs(*index) {
-                self.accept(*index, &pages, &mut accepted);
+                self.accept(*index, &pages, &mut accepted).await;
                 self.clean.invalidate_durably(*index, pages).await?;
             }
         }
         self.discard_unavailable(&accepted).await.map(drop)
     }
 
-    /// Adds what is unavailable of these pages now.
-    pub(crate) fn accept(&self, volume: VolumeIndex, pages: &Range<u64>, accepted: &mut AcceptedLosses) {
-        let overlay = self.state.overlay.borrow();
-        let unavailable = overlay.range(volume, pages.clone()).filter(LivePage::is_unavailable);
-        accepted.0.extend(unavailable.map(|live| ((volume, live.page), live.place)));
+    /// Adds what is unavailable of these pages now. What a copy brings after all, or may bring later, is dirty as before instead. Nobody
+    /// may be writing them.
+    pub(crate) async fn accept(&self, volume: VolumeIndex, pages: &Range<u64>, accepted: &mut AcceptedLosses) {
+        let all: Vec<LivePage> = self.state.overlay.borrow().range(volume, pages.clone()).collect();
+        for live in all.into_iter().filter(LivePage::is_unavailable) {
+            match self.read_listed(&live).await {
+                Some(Ok(_) | Err(Unread::Failing)) => self.show(&live),
+                Some(Err(Unread::Lost)) => drop(accepted.0.insert((volume, live.page), live.place)),
+                None => {}
+            }
+        }
     }
 
     /// Discards these losses: from now on the pages are what the backing devices hold. No slot is believed that they superseded.
@@ -374,11 +420,11 @@ impl<E: Env> DataLoss<E> {
 
     // ---- what is told
 
-    /// What a host is told that reads a dirty page of a volume of which no copy can be had. What came back and is not what is listed
+    /// What a host is told that reads a dirty page of a volume of which no copy can be had. What came back and will not be had
     /// is known to be unavailable from then on.
-    pub(crate) fn unreadable_page(&self, name: &VolumeName, live: &LivePage) -> Error {
+    pub(crate) fn unreadable_page(&self, name: &VolumeName, live: &LivePage, unread: Unread) -> Error {
         let row = self.state.row(live.place.row());
-        if row.is_aside() && !live.is_lost() {
+        if unread == Unread::Lost && row.is_aside() && !live.is_lost() {
             self.lose_page(live);
         }
         let why = self.why_lost(Some(live.volume));
@@ -439,10 +485,16 @@ fn is_back(row: &Row, live: &LivePage) -> bool {
 #[cfg(test)]
 mod tests {
     use futures_util::future::join;
+    use hotset_block::{Device, HostDevice, HostEnv, PAGE_BYTES};
 
     use super::*;
-    use crate::log::tests::{copy_on, open_row};
+    use crate::format::crc32c;
+    use crate::format::layout::SUPERBLOCK_OFFSETS;
+    use crate::log::Log;
+    use crate::log::tests::{copy_on, open_row, row_aside};
     use crate::members::life::LifeChange;
+    use crate::members::segments::Purpose;
+    use crate::members::ssd::Fault;
     use crate::pool::open::tests::with_pool_and_state;
     use crate::reasons::OutOfUse;
 
@@ -455,6 +507,7 @@ mod tests {
             let ssd = log.members.ssd(SsdIndex(0));
             log.members.expel(ssd, OutOfUse::CameBack);
             ssd.change(LifeChange::LeftDurably);
+            log.state.lose_copies_on(ssd.index);
             let lose = |page: u32| {
                 let (volume, place, content) =
                     (VolumeIndex(0), Place::new(row.slot, page), Content::Data { checksum: 1 });
@@ -465,7 +518,7 @@ mod tests {
             lose(1);
             let twin = log.state.aside_of(row.number).expect("a page of it is set aside");
             assert!(twin.is_unflushed());
-            log.data_loss.flush_for_host().await.expect("the SSDs that are left take it");
+            log.data_loss.flush_for_host(VolumeIndex(0)).await.expect("the SSDs that are left take it");
             assert!(!twin.is_unflushed());
             lose(2);
             assert!(twin.is_unflushed(), "one more page was set aside");
@@ -479,9 +532,105 @@ mod tests {
                 lose(3);
                 drop(no_records);
             };
-            let (flushed, ()) = join(log.data_loss.flush_for_host(), meanwhile).await;
+            let (flushed, ()) = join(log.data_loss.flush_for_host(VolumeIndex(0)), meanwhile).await;
             flushed.expect("the SSDs that are left take it");
             assert!(twin.is_unflushed(), "the last page came after the flush began");
+        });
+    }
+
+    /// It takes no writes, and refused to flush what it has of the log.
+    async fn refuse_flush(log: &Log<HostEnv>, ssd: &Ssd<HostEnv>) {
+        let device = ssd.device().expect("it is in use");
+        let HostDevice::Memory(memory) = &*device else { panic!("it lies in memory") };
+        let held = memory.unplug();
+        let page = log.env.buffers().take(PAGE_BYTES);
+        let refused = ssd.write_durable(Purpose::Label, SUPERBLOCK_OFFSETS[0], page).await;
+        let Err(Fault::Device(error)) = refused else { panic!("it is not there") };
+        memory.plug(held);
+        ssd.has_appended();
+        ssd.is_only_read(&error);
+        ssd.change(LifeChange::LeftDurably);
+        assert!(ssd.may_lack_log());
+    }
+
+    // proves: F7
+    #[test]
+    fn what_another_volume_has_on_an_ssd_that_refused_to_flush_holds_up_no_flush() {
+        with_pool_and_state(&[1, 2, 3], async |pool| {
+            let log = pool.log.as_ref().expect("a read-write pool has a log");
+            let row = open_row(log, [Mirror::There(copy_on(log, 0, 3)), Mirror::Nowhere]);
+            refuse_flush(log, log.members.ssd(SsdIndex(0))).await;
+            let lives = [0, 1].map(|volume| {
+                let (place, content) = (Place::new(row.slot, 1 + u32::from(volume)), Content::Data { checksum: 1 });
+                LivePage { volume: VolumeIndex(volume), page: 7, place, content, dirty: true }
+            });
+            for live in &lives {
+                log.state.supersede(live);
+                log.data_loss.lose_page(live);
+            }
+            let twin = log.state.aside_of(row.number).expect("pages of it are set aside");
+            let set_clean = |live: &LivePage| {
+                let place = Place::new(twin.slot, live.place.position());
+                assert!(log.state.set_clean_at(live.volume, live.page, place));
+            };
+            let flush = |volume| within(&pool.env, Duration::from_secs(5), log.data_loss.flush_for_host(volume));
+            set_clean(&lives[0]);
+            flush(VolumeIndex(0)).await.expect("the other volume is not waited for").expect("two SSDs take it");
+            assert!(twin.is_unflushed(), "the other volume has not flushed");
+            set_clean(&lives[1]);
+            flush(VolumeIndex(1)).await.expect("nothing is dirty").expect("two SSDs take it");
+            assert!(!twin.is_unflushed());
+        });
+    }
+
+    // proves: F5
+    #[test]
+    fn a_list_that_no_row_record_asks_for_is_written_again() {
+        with_pool_and_state(&[1, 2, 3], async |pool| {
+            let log = pool.log.as_ref().expect("a read-write pool has a log");
+            row_aside(log, 9, 4, 3);
+            log.life.fence_first(|| Error::new(ErrorKind::Gone, "no majority"));
+            log.data_loss.write_next_losses(|_| true).await.expect_err("no rows are recorded");
+            assert!(log.state.list_is_behind());
+        });
+    }
+
+    // proves: F5
+    #[test]
+    fn a_segment_that_another_row_has_by_now_is_no_copy_although_it_has_the_old_header_still() {
+        with_pool_and_state(&[1, 2, 3], async |pool| {
+            let log = pool.log.as_ref().expect("a read-write pool has a log");
+            let ssd = log.members.ssd(SsdIndex(0));
+            let segment = ssd.segments.for_slots().last().expect("it has segments");
+            let aside = row_aside(log, 9, ssd.uuid, segment);
+            let mut header = log.env.buffers().take(PAGE_BYTES);
+            aside.header(0).encode_into(&mut header);
+            let device = ssd.device().expect("it is in use");
+            device.write(ssd.layout.segment_offset(segment), header).await.1.expect("it takes writes");
+            assert!(ssd.segments.set_log(segment, aside.incarnation + 1));
+            log.data_loss.find_copies_on(ssd).await;
+            assert!(!aside.has_copies());
+        });
+    }
+
+    // proves: F5
+    #[test]
+    fn of_what_is_unavailable_what_a_copy_brings_after_all_is_not_accepted_as_lost() {
+        with_pool_and_state(&[1, 2, 3], async |pool| {
+            let log = pool.log.as_ref().expect("a read-write pool has a log");
+            let ssd = log.members.ssd(SsdIndex(0));
+            let segment = ssd.segments.for_slots().last().expect("it has segments");
+            let aside = row_aside(log, 9, ssd.uuid, segment);
+            aside.segments[0][0].change(MirrorChange::Found(ssd.index));
+            let (volume, zeroes) = (VolumeIndex(0), crc32c(&[0; PAGE_BYTES]));
+            for (page, checksum) in [(1, zeroes), (2, zeroes + 1)] {
+                let (place, content) = (Place::new(aside.slot, page), Content::Unavailable { checksum });
+                log.state.supersede(&LivePage { volume, page: page.into(), place, content, dirty: true });
+            }
+            let mut accepted = AcceptedLosses::default();
+            log.data_loss.accept(volume, &(0..9), &mut accepted).await;
+            assert_eq!(accepted.0.into_keys().collect::<Vec<_>>(), [(volume, 2)]);
+            assert_eq!(log.state.counts(volume).lost, 1);
         });
     }
 

@@ -6,7 +6,7 @@
 //! before (`log/data_loss/set_aside.rs`). One that takes no writes yet is only read.
 
 use std::ops::Range;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use hotset_block::{Device, DeviceError, Env, Instant};
@@ -21,7 +21,7 @@ use crate::log::scan_aside::hold_segments;
 use crate::members::label::{Named, newest_superblock};
 use crate::members::life::LifeChange;
 use crate::members::owner::refuse_living;
-use crate::members::ssd::{Ssd, is_gone};
+use crate::members::ssd::{Fault, Ssd, is_gone};
 use crate::pool::join::Joiner;
 use crate::reasons::OutOfUse;
 use crate::volume::inner::VolumeInner;
@@ -100,10 +100,7 @@ impl<E: Env> Joiner<E> {
         let device = Rc::new(named.device);
         match self.members.probe_device(&device).await {
             Some(Ok(())) => self.join_again(named.path, device, superblock).await,
-            Some(Err(error)) if !is_gone(&error) => {
-                self.only_read(named.path, device, &superblock, &error).await;
-                Ok(())
-            }
+            Some(Err(error)) if !is_gone(&error) => self.only_read(named.path, device, &superblock, &error).await,
             Some(Err(error)) => Err(Error::device(&format!("SSD {}", named.path), &error)),
             None => Err(self.members.no_answer(&named.path)),
         }
@@ -181,16 +178,22 @@ impl<E: Env> Joiner<E> {
         device: Rc<E::Device>,
         superblock: &Superblock,
         error: &DeviceError,
-    ) {
+    ) -> Result<(), Error> {
         let ssd = self.newcomer_again(path, device, superblock);
         let aside = self.rows_aside();
-        hold_segments(ssd.to_read(), &aside).await;
+        // Nobody else watches whether it answers, before it is in the pool.
+        let held = async {
+            hold_segments(ssd.to_read(), &aside).await;
+            if ssd.is_online() { Ok(()) } else { Err(Fault::Offline) }
+        };
+        ssd.in_time(held).await?;
         ssd.is_only_read(error);
         let ssd = Rc::new(ssd);
         self.members.push(&ssd);
         self.clean.ssds().push_without_slots(&ssd);
         self.members.forget_absent(&[ssd.uuid]);
         self.take_back(&ssd).await;
+        Ok(())
     }
 
     /// An SSD of the pool can be read again: what is listed and lies there is dirty as before. Pages that are just being written
@@ -198,19 +201,20 @@ impl<E: Env> Joiner<E> {
     async fn take_back(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let Some(log) = &self.log else { return };
         log.data_loss().find_copies_on(ssd).await;
+        if log.data_loss().bring_list_up_to_date().await.is_err() {
+            // It may leave out what is about to be shown: that is looked at again.
+            return;
+        }
         for (index, pages) in log.data_loss().returned_runs() {
-            let volume = self.volumes.get(index).map(|(volume, _)| volume);
-            let is_free =
-                |pages: &Range<u64>| volume.as_ref().is_none_or(|volume| volume.locks.try_exclusive(pages).is_some());
-            if is_free(&pages) {
+            if self.is_free(index, &pages) {
                 log.data_loss().show_returned(index, &pages);
                 continue;
             }
             for page in pages {
                 let page = page..page + 1;
-                match volume.clone().filter(|_| !is_free(&page)) {
+                match self.volumes.get(index).filter(|_| !self.is_free(index, &page)) {
                     None => log.data_loss().show_returned(index, &page),
-                    Some(volume) => {
+                    Some((volume, _)) => {
                         let joiner = Rc::clone(self);
                         self.env.spawn(async move { joiner.show_when_free(&volume, index, page).await });
                     }
@@ -220,6 +224,11 @@ impl<E: Env> Joiner<E> {
         log.data_loss().returned_is_shown();
     }
 
+    /// Nobody writes these pages.
+    fn is_free(&self, index: VolumeIndex, pages: &Range<u64>) -> bool {
+        self.volumes.get(index).is_none_or(|(volume, _)| volume.locks.try_exclusive(pages).is_some())
+    }
+
     /// Waits until nobody writes these pages of a volume that is attached under this index.
     async fn show_when_free(&self, volume: &Rc<VolumeInner<E>>, index: VolumeIndex, pages: Range<u64>) {
         let _held = volume.locks.exclusive(pages.clone()).await;
@@ -227,6 +236,46 @@ impl<E: Env> Joiner<E> {
         let Some(log) = self.log.as_ref().filter(|_| !is_other && !self.life.has_stopped()) else { return };
         log.data_loss().show_returned(index, &pages);
         log.data_loss().returned_is_shown();
+    }
+
+    /// Reads what is unavailable although SSDs that can be read have it: what they bring after all is dirty as before.
+    async fn look_again(&self) {
+        let Some(log) = &self.log else { return };
+        let mut good = Vec::new();
+        for (index, pages) in log.data_loss().returned_runs() {
+            for page in pages {
+                if self.life.is_stopping() {
+                    return;
+                }
+                if log.data_loss().can_be_read(index, page).await {
+                    good.push((index, page..page + 1));
+                }
+            }
+        }
+        if good.is_empty() {
+            return;
+        }
+        // Not while the loss is accepted.
+        let _no_other_change = self.admin_lock.acquire(1).await;
+        if log.data_loss().bring_list_up_to_date().await.is_err() {
+            return;
+        }
+        for (index, page) in good.iter().filter(|(index, page)| self.is_free(*index, page)) {
+            log.data_loss().show_returned(*index, page);
+        }
+        log.data_loss().returned_is_shown();
+    }
+}
+
+/// The task that looks again and again at what SSDs that can be read do not bring. While it sleeps it keeps neither the pool nor its
+/// devices.
+pub(crate) async fn run_returns<E: Env>(env: E, joiner: Weak<Joiner<E>>) {
+    loop {
+        env.sleep(limits::SSD_TIMEOUT).await;
+        match joiner.upgrade() {
+            Some(joiner) if !joiner.life.is_stopping() => joiner.look_again().await,
+            Some(_) | None => return,
+        }
     }
 }
 

@@ -92,7 +92,9 @@ impl Backings {
         let Some(found) = self.backing_found(volume.as_str(), backing).await? else { return Ok(()) };
         let others = self.backings().clone();
         let on_ssds = on_ssds.map(|(id, size_bytes)| BackingRecord { id, size_bytes, ..found.clone() });
-        let Some(before) = self.on_record(volume, backing).or(on_ssds) else {
+        let on_record = self.on_record(volume, backing);
+        let is_on_record = on_record.is_some();
+        let Some(before) = on_record.or(on_ssds) else {
             self.record_backing(found);
             return Ok(());
         };
@@ -102,6 +104,10 @@ impl Backings {
                 return Ok(());
             }
             Verdict::Replaced => {
+                if !is_on_record {
+                    // Until the other one is accepted: the pool knows that one from now on.
+                    self.record_backing(before.clone());
+                }
                 let reason = format!("{backing} is another file than the one that this volume had");
                 self.records.register.raise_for(
                     ConditionKind::OtherBacking,

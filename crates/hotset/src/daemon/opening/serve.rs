@@ -44,17 +44,20 @@ impl Serving {
         let (to, name) = (pool.clone(), volume.clone());
         let mut fenced = None;
         self.records.plane.bring_to_pool(&volume, pool).await?;
+        let mut on_ssds = None;
         if !serves {
             let (of, known) = (pool.clone(), volume.clone());
-            let on_ssds =
+            let asked =
                 self.records.plane.of_pool(pool).call(move |plane| plane.pools().clean_backing(of, known)).await;
-            // Before the pool takes what is there for the right one. A device that cannot be asked is judged by what it answers later.
-            if let Ok(Some(on_ssds)) = on_ssds
-                && let Err(error) = self.backings.recognise_as(&volume, &backing, Some(on_ssds)).await
-            {
-                self.records.plane.remove_volume(&volume).await?;
-                return Err(error);
-            }
+            // A device that cannot be asked is judged by what it answers later.
+            on_ssds = asked.ok().flatten();
+        }
+        // Before the pool takes what is there for the right one.
+        if on_ssds.is_some()
+            && let Err(error) = self.backings.recognise_as(&volume, &backing, on_ssds.clone()).await
+        {
+            self.records.plane.remove_volume(&volume).await?;
+            return Err(error);
         }
         match self.records.plane.of_pool(pool).call(move |plane| plane.pools().reattach(to, name)).await {
             Ok(Reattached::Warm { bytes }) => {
@@ -67,7 +70,7 @@ impl Serving {
             }
             Ok(Reattached::Dropped { reason }) => {
                 tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
-                if let Err(error) = self.backings.recognise(&volume, &backing).await {
+                if let Err(error) = self.backings.recognise_as(&volume, &backing, on_ssds).await {
                     self.records.plane.remove_volume(&volume).await?;
                     return Err(error);
                 }
