@@ -21,6 +21,22 @@ async fn lazy(world: &World) -> (Pool<TestEnv>, Volume<TestEnv>) {
     (pool, volume)
 }
 
+/// The same with 50 dirty pages.
+async fn lazy_and_dirty(world: &World) -> (Pool<TestEnv>, Volume<TestEnv>) {
+    let (pool, volume) = lazy(world).await;
+    for page in 0..50 {
+        write(&volume, page, 3).await;
+    }
+    (pool, volume)
+}
+
+/// They read as they were written.
+async fn check_values(volume: &Volume<TestEnv>) {
+    for page in 0..50 {
+        assert_eq!(read(volume, page).await, 3, "page {page}");
+    }
+}
+
 /// Pulls these SSDs; answers what they hold.
 async fn pull(world: &World, pool: &Pool<TestEnv>, volume: &Volume<TestEnv>, ssds: &[usize]) -> Vec<(usize, Vec<u8>)> {
     let held = ssds.iter().map(|ssd| (*ssd, world.ssds[*ssd].unplug())).collect();
@@ -69,10 +85,7 @@ async fn check_all(volume: &Volume<TestEnv>, pages: u64, fill: u8) {
 fn what_is_unavailable_is_there_again_at_a_start_with_its_ssds() {
     run(async |env| {
         let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
-        let (pool, volume) = lazy(&world).await;
-        for page in 0..50 {
-            write(&volume, page, 3).await;
-        }
+        let (pool, volume) = lazy_and_dirty(&world).await;
         let held = pull(&world, &pool, &volume, &[0, 1]).await;
         assert_eq!(volume.status().lost_bytes, 50 * 4096);
         write_some(&world, &volume).await;
@@ -238,10 +251,7 @@ fn what_is_set_aside_holds_up_no_append_and_no_freeing_and_older_rows_do_not_sho
 fn what_was_accepted_as_lost_does_not_come_back() {
     run(async |env| {
         let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
-        let (pool, volume) = lazy(&world).await;
-        for page in 0..50 {
-            write(&volume, page, 3).await;
-        }
+        let (pool, volume) = lazy_and_dirty(&world).await;
         let held = pull(&world, &pool, &volume, &[0, 1]).await;
         assert_eq!(pool.accept_loss().await.unwrap(), 50 * 4096);
         assert_eq!((read(&volume, 5).await, volume.status().lost_bytes), (0, 0));
@@ -261,10 +271,7 @@ fn what_was_accepted_as_lost_does_not_come_back() {
 fn an_ssd_that_was_used_for_something_else_or_lost_what_it_had_brings_nothing_back() {
     run(async |env| {
         let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
-        let (pool, volume) = lazy(&world).await;
-        for page in 0..50 {
-            write(&volume, page, 3).await;
-        }
+        let (pool, volume) = lazy_and_dirty(&world).await;
         let held = pull(&world, &pool, &volume, &[0, 1]).await;
         plug(&world, held);
         world.rot(0).await;
@@ -294,10 +301,7 @@ fn log_segments(content: &[u8]) -> Vec<u64> {
 fn what_cannot_be_looked_at_when_its_ssd_is_back_is_used_for_nothing_else() {
     run(async |env| {
         let world = World::new(env.clone(), &[16 * MIB; 3], 64 * MIB);
-        let (pool, volume) = lazy(&world).await;
-        for page in 0..50 {
-            write(&volume, page, 3).await;
-        }
+        let (pool, volume) = lazy_and_dirty(&world).await;
         volume.flush().await.unwrap();
         let mut held = pull(&world, &pool, &volume, &[0, 1]).await;
         let (_, content) = held.remove(0);
@@ -314,9 +318,7 @@ fn what_cannot_be_looked_at_when_its_ssd_is_back_is_used_for_nothing_else() {
         std::mem::forget((pool, volume));
         let (pool, volume) = world.with(&[world.ssds[0].clone(), world.ssds[2].clone()]).reopened(Missing::Leave).await;
         assert_eq!(volume.status().lost_bytes, 0, "{}", pool.status().recovery);
-        for page in 0..50 {
-            assert_eq!(read(&volume, page).await, 3, "page {page}");
-        }
+        check_values(&volume).await;
     });
 }
 
@@ -324,10 +326,7 @@ fn what_cannot_be_looked_at_when_its_ssd_is_back_is_used_for_nothing_else() {
 /// what it has in its log, and of the headers there, with errors.
 async fn with_failing_ssd(env: TestEnv, ssds: usize) -> (World, TestDevice, Pool<TestEnv>, Volume<TestEnv>) {
     let world = World::new(env, &vec![16 * MIB; ssds], 64 * MIB);
-    let (pool, volume) = lazy(&world).await;
-    for page in 0..50 {
-        write(&volume, page, 3).await;
-    }
+    let (pool, volume) = lazy_and_dirty(&world).await;
     volume.flush().await.unwrap();
     let mut held = pull(&world, &pool, &volume, &[0, 1]).await;
     let (_, content) = held.remove(0);
@@ -341,9 +340,7 @@ async fn with_failing_ssd(env: TestEnv, ssds: usize) -> (World, TestDevice, Pool
 }
 
 async fn check_well(volume: &Volume<TestEnv>) {
-    for page in 0..50 {
-        assert_eq!(read(volume, page).await, 3, "page {page}");
-    }
+    check_values(volume).await;
     assert_eq!(volume.status().lost_bytes, 0);
 }
 
@@ -538,10 +535,7 @@ fn one_ssd_that_comes_back_takes_the_place_of_no_other_that_is_away() {
 fn a_list_of_losses_that_cannot_be_read_for_a_moment_is_not_taken_for_none() {
     run(async |env| {
         let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
-        let (pool, volume) = lazy(&world).await;
-        for page in 0..50 {
-            write(&volume, page, 3).await;
-        }
+        let (pool, volume) = lazy_and_dirty(&world).await;
         let held = pull(&world, &pool, &volume, &[0, 1]).await;
         std::mem::forget((pool, volume));
         let open = async |world: &World, missing: Missing| {
@@ -555,9 +549,7 @@ fn a_list_of_losses_that_cannot_be_read_for_a_moment_is_not_taken_for_none() {
         plug(&world, held);
         let (pool, volume) = world.reopened(Missing::Leave).await;
         assert_eq!(volume.status().lost_bytes, 0, "{}", pool.status().recovery);
-        for page in 0..50 {
-            assert_eq!(read(&volume, page).await, 3, "page {page}");
-        }
+        check_values(&volume).await;
     });
 }
 
@@ -586,9 +578,7 @@ fn an_ssd_that_is_back_and_falls_silent_before_it_is_known_what_it_has_holds_up_
         assert!(error.to_string().contains("did not answer"), "{error}");
         pool.add_ssds(vec![Named { path: "new".into(), device: TestDevice::new(16 * MIB) }]).await.unwrap();
         bring_back(&world, &pool, 0).await;
-        for page in 0..50 {
-            assert_eq!(read(&volume, page).await, 3, "page {page}");
-        }
+        check_values(&volume).await;
         pool.close().await.unwrap();
     });
 }

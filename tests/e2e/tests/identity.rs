@@ -172,6 +172,36 @@ fn a_file_that_took_the_place_of_a_backing_device_is_served_and_told_of_until_it
     assert_eq!(daemon.json("status")["conditions"], serde_json::json!([]));
 }
 
+// Nothing was known here of the device, and what was there was taken for the right one.
+// proves: F8, F12
+#[test]
+fn after_an_import_the_record_of_the_pool_says_whose_backing_device_is_whose() {
+    for ssds in [1, 2] {
+        let mut daemon = Daemon::start();
+        if ssds == 1 {
+            daemon.make_pool(&[16], "");
+        } else {
+            daemon.make_read_write_pool(&[48, 48], "");
+        }
+        let path = daemon.site.path("image");
+        fs::write(&path, vec![1; files::usize_of(MIB)]).expect("an image can be written");
+        daemon.ok(&format!("volume create v --backing {} --pool p", path.display()));
+        daemon.stop();
+        let other = path.with_extension("other");
+        fs::write(&other, vec![2; files::usize_of(MIB)]).expect("an image can be written");
+        fs::rename(&other, &path).expect("a file can be renamed");
+        fs::remove_dir_all(daemon.site.path("state")).expect("it is there");
+        daemon.launch();
+        let paths: Vec<String> =
+            (0..ssds).map(|number| daemon.site.path(&format!("ssd{number}")).display().to_string()).collect();
+        daemon.ok(&format!("pool import --ssd {}", paths.join(" ")));
+        tools::eventually("it is served", LIMIT, || is_served(&daemon, "v", 2));
+        let conditions = daemon.json("status")["conditions"].clone();
+        let told = conditions.as_array().is_some_and(|all| all.iter().any(|one| one["kind"] == "other-backing"));
+        assert!(told, "{conditions}");
+    }
+}
+
 // proves: F6, F11
 #[test]
 fn a_file_whose_opening_hangs_holds_up_no_other_volume() {
@@ -288,6 +318,7 @@ fn what_others_have_is_refused_without_a_word_of_force_wherever_they_have_it() {
     let mut elsewhere = elsewhere.spawn().expect("unshare is there");
     let mut said = [0; 8];
     if elsewhere.stdout.take().expect("it is piped").read_exact(&mut said).is_err() {
+        elsewhere.wait().expect("it ends");
         return skip("nothing can be mounted here");
     }
     let verbs = ["pool create q --type read --io-type custom --ssd", "volume create w --backing"];

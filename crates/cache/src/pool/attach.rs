@@ -94,9 +94,10 @@ impl<E: Env> PoolInner<E> {
         Ok(Reattached::Warm { bytes: self.clean.slots().used_bytes_of(index) })
     }
 
-    pub(crate) fn dirty_bytes_of(&self, name: &VolumeName) -> Result<u64, Error> {
+    pub(crate) fn clean_backing(&self, name: &VolumeName) -> Result<Option<(String, u64)>, Error> {
         let known = self.attachments.named(name)?;
-        Ok(self.ids.index_of(known.attachment).map_or(0, |index| self.log_counts(index).dirty * PAGE))
+        let dirty = self.ids.index_of(known.attachment).map_or(0, |index| self.log_counts(index).dirty);
+        Ok((dirty == 0).then_some((known.backing.device.id, known.backing.size_bytes)))
     }
 
     /// What speaks for and against the backing device of a volume of this pool.

@@ -112,12 +112,13 @@ impl<E: Env> Pool<E> {
         self.inner.reattach(&volume.inner).await
     }
 
-    /// What the pool has of a volume that is newer than its backing device, whether or not the volume is attached.
+    /// What the pool has on record of a volume's backing device, whether or not the volume is attached: what it was called, and its size in
+    /// bytes. `None` where the pool has newer data: then [`Self::reattach`] fences the volume if it is another one.
     ///
     /// # Errors
     /// `Refused` if the pool does not know the volume.
-    pub fn dirty_bytes(&self, name: &VolumeName) -> Result<u64, Error> {
-        self.inner.dirty_bytes_of(name)
+    pub fn clean_backing(&self, name: &VolumeName) -> Result<Option<(String, u64)>, Error> {
+        self.inner.clean_backing(name)
     }
 
     /// What speaks for and against the backing device of a volume being the one on record.

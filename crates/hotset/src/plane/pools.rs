@@ -205,19 +205,13 @@ impl PlanePools {
         self.plane.pool(&pool)?.backing_evidence(&self.plane.volume(&volume)?).await
     }
 
-    /// What the pool has on record of a volume's backing device: what it was called, and its size in bytes. `None` where the pool has newer
-    /// data than that: then it sees to it by itself.
+    /// See [`Pool::clean_backing`].
     pub(crate) async fn clean_backing(
         self,
         pool: PoolName,
         volume: VolumeName,
     ) -> Result<Option<(String, u64)>, Error> {
-        let pool = self.plane.pool(&pool)?;
-        if pool.dirty_bytes(&volume)? > 0 {
-            return Ok(None);
-        }
-        let evidence = pool.backing_evidence(&self.plane.volume(&volume)?).await?;
-        Ok(Some((evidence.identity_before, evidence.size_bytes_before)))
+        self.plane.pool(&pool)?.clean_backing(&volume)
     }
 
     /// Takes the backing device of a fenced volume for the right one.

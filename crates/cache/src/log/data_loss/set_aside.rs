@@ -560,6 +560,7 @@ mod tests {
             let log = pool.log.as_ref().expect("a read-write pool has a log");
             let row = open_row(log, [Mirror::There(copy_on(log, 0, 3)), Mirror::Nowhere]);
             refuse_flush(log, log.members.ssd(SsdIndex(0))).await;
+            log.state.lose_copies_on(SsdIndex(0));
             let lives = [0, 1].map(|volume| {
                 let (place, content) = (Place::new(row.slot, 1 + u32::from(volume)), Content::Data { checksum: 1 });
                 LivePage { volume: VolumeIndex(volume), page: 7, place, content, dirty: true }

@@ -57,10 +57,11 @@ impl FlushesNow {
         match subject {
             Subject::Volume(name) => {
                 let open = snapshot.volumes.iter().find(|volume| volume.name == *name);
-                let is_away = offline.volumes.contains_key(name.as_str()) || offline.pool_of(name.as_str()).is_some();
                 match open {
                     Some(open) => Ok(vec![open]),
-                    None if is_away => Err(refused(subject, "it is offline: nothing can be flushed now")),
+                    None if offline.has_volume(name.as_str()) => {
+                        Err(refused(subject, "it is offline: nothing can be flushed now"))
+                    }
                     None => Err(no_such_volume(name.as_str())),
                 }
             }

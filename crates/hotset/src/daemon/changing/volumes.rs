@@ -118,8 +118,7 @@ impl Volumes {
     fn check_volume_name(&self, name: &VolumeName, snapshot: &Snapshot) -> Result<(), ApiError> {
         let open = snapshot.volumes.iter().any(|volume| volume.name == *name);
         let offline = self.records.offline();
-        let waits = offline.volumes.contains_key(name.as_str()) || offline.unopened_volumes.contains_key(name.as_str());
-        if open || waits || offline.pool_of(name.as_str()).is_some() {
+        if open || offline.has_volume(name.as_str()) || offline.unopened_volumes.contains_key(name.as_str()) {
             let message = format!("volume {name}: a volume of this name exists already");
             return Err(ApiError::new(ApiErrorKind::Refused, message));
         }

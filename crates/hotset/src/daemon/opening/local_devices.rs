@@ -87,11 +87,8 @@ impl LocalDevices {
             let Some(volume) = snapshot.volumes.iter().find(|volume| volume.name.as_str() == name) else { continue };
             if volume.backing != local.record.backing {
                 // What is mounted there would go on with other data.
-                self.records.register.follow_for(
-                    ConditionKind::LocalDevice,
-                    of_volume(name),
-                    &refuse_other(&local, volume),
-                );
+                let refused: Result<(), _> = Err(other_volume(&local, volume));
+                self.records.register.follow_for(ConditionKind::LocalDevice, of_volume(name), &refused);
                 continue;
             }
             let is_connected = snapshot.connections.iter().any(|(connection, _)| {
@@ -472,15 +469,15 @@ fn device_error(volume: &str, why: &str) -> ApiError {
 }
 
 /// Another volume has the name of the one whose device it is.
-fn refuse_other(local: &Local, volume: &VolumeStatus) -> Result<(), ApiError> {
+fn other_volume(local: &Local, volume: &VolumeStatus) -> ApiError {
     let LocalRecord { volume: name, backing, .. } = &local.record;
     let message = format!(
         "volume {name}: its local device belongs to a volume with the backing device {backing}, and this one has {}",
         volume.backing
     );
-    Err(ApiError::new(ApiErrorKind::Refused, message).with_hint(format!(
+    ApiError::new(ApiErrorKind::Refused, message).with_hint(format!(
         "`hotset volume set {name} local=off` takes the device away; then local=on makes one for this volume"
-    )))
+    ))
 }
 
 fn driver_error(volume: &str, error: &DriverError) -> ApiError {

@@ -161,6 +161,16 @@ impl Offline {
         self.pools.values().find(|pool| pool.record.volumes.iter().any(|record| record.name == volume))
     }
 
+    /// A volume of this name is offline, by itself or with its pool.
+    pub(crate) fn has_volume(&self, name: &str) -> bool {
+        self.volumes.contains_key(name) || self.pool_of(name).is_some()
+    }
+
+    /// Whether it is on record in a pool of which nobody knows whether it still is one.
+    pub(super) fn waits_for_conversion(&self, volume: &str) -> bool {
+        self.pool_of(volume).is_some_and(|pool| self.unread_conversions.contains_key(&pool.record.name))
+    }
+
     /// The record of a volume that an offline pool should cache.
     pub(crate) fn waiting_volume(&self, name: &str) -> Option<VolumeRecord> {
         self.pool_of(name)?.record.volumes.iter().find(|record| record.name == name).cloned()

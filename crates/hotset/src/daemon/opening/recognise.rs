@@ -10,14 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hotset_api::{ApiError, ApiErrorKind, BackingEvidence, ConditionKind, Subject, SubjectKind, Volume, VolumeState};
 use hotset_block::{Likeness, likeness};
-use hotset_cache::config::{PoolKind, PoolName, VolumeName};
+use hotset_cache::config::VolumeName;
 
 use super::devices::Devices;
 use super::offline::UnexpectedBacking;
 use super::probe::{self, BackingFound};
 use super::records::Records;
 use crate::daemon::state::BackingRecord;
-use crate::plane::Snapshot;
 
 fn record_of(volume: &str, backing: &str, found: BackingFound) -> BackingRecord {
     let BackingFound { id, size_bytes, better_path } = found;
@@ -91,10 +90,11 @@ impl Backings {
     ) -> Result<(), ApiError> {
         let Some(found) = self.backing_found(volume.as_str(), backing).await? else { return Ok(()) };
         let others = self.backings().clone();
-        let on_ssds = on_ssds.map(|(id, size_bytes)| BackingRecord { id, size_bytes, ..found.clone() });
-        let on_record = self.on_record(volume, backing);
+        let is_of_volume = |known: &&BackingRecord| known.volume == found.volume && known.backing == found.backing;
+        let on_record = others.iter().find(is_of_volume).cloned();
         let is_on_record = on_record.is_some();
-        let Some(before) = on_record.or(on_ssds) else {
+        let on_ssds = || on_ssds.map(|(id, size_bytes)| BackingRecord { id, size_bytes, ..found.clone() });
+        let Some(before) = on_record.or_else(on_ssds) else {
             self.record_backing(found);
             return Ok(());
         };
@@ -130,26 +130,6 @@ impl Backings {
             ApiErrorKind::Refused,
             format!("{reason}. Put the right one there; if this is it, `hotset volume accept-backing {volume}`"),
         ))
-    }
-
-    fn on_record(&self, volume: &VolumeName, backing: &str) -> Option<BackingRecord> {
-        self.backings().iter().find(|known| known.volume == volume.as_str() && known.backing == backing).cloned()
-    }
-
-    /// As `recognise`, where the volume joins a pool that has nothing of it that is newer than its backing device. Where nothing is on record
-    /// here the pool is asked, once the device is open.
-    pub(super) async fn recognise_for(
-        &self,
-        pool: &PoolName,
-        volume: &VolumeName,
-        backing: &str,
-        snapshot: &Snapshot,
-    ) -> Result<(), ApiError> {
-        let kind = snapshot.pools.iter().find(|open| open.name == *pool).map(|open| open.kind);
-        match kind {
-            Some(PoolKind::Read) if self.on_record(volume, backing).is_some() => self.recognise(volume, backing).await,
-            Some(PoolKind::Read | PoolKind::ReadWrite) | None => Ok(()),
-        }
     }
 
     /// The volume has the right backing device, whatever was recorded before. One that does not answer is not recorded.

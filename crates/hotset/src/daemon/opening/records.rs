@@ -93,7 +93,6 @@ impl Records {
         self.plane.snapshot().await.is_ok_and(|open| open.pools.iter().any(|open| open.name == *pool))
     }
 
-    /// The pool that has a volume over this backing device, if one has.
     /// Of a volume of this name, whether or not it is open.
     pub(crate) fn backing_of(&self, name: &str, snapshot: &Snapshot) -> Option<String> {
         let open = snapshot.volumes.iter().find(|volume| volume.name.as_str() == name);
@@ -106,6 +105,7 @@ impl Records {
         open.map(|volume| volume.backing.clone()).or_else(away)
     }
 
+    /// The pool that has a volume over this backing device, if one has.
     pub(super) async fn pool_over(&self, backing: &str) -> Option<String> {
         let snapshot = self.plane.snapshot().await.ok()?;
         let open = snapshot.volumes.iter().find(|volume| volume.pool.is_some() && volume.backing == backing);
@@ -119,18 +119,10 @@ impl Records {
     }
 
     pub(crate) async fn belongs_to_a_pool(&self, volume: &str) -> bool {
-        let of_offline = {
-            let offline = self.offline();
-            offline.pool_of(volume).is_some() || offline.volumes.contains_key(volume)
-        };
-        let snapshot = self.plane.snapshot().await;
-        of_offline || snapshot.is_ok_and(|open| open.volumes.iter().any(|open| open.name.as_str() == volume))
-    }
-
-    /// Whether it is on record in a pool of which nobody knows whether it still is one.
-    pub(super) fn waits_for_conversion(&self, volume: &str) -> bool {
-        let offline = self.offline();
-        offline.pool_of(volume).is_some_and(|pool| offline.unread_conversions.contains_key(&pool.record.name))
+        if self.offline().has_volume(volume) {
+            return true;
+        }
+        self.plane.snapshot().await.is_ok_and(|open| open.volumes.iter().any(|open| open.name.as_str() == volume))
     }
 
     pub(super) fn set_offline(&self, record: &PoolRecord, reason: &str, waiting: Waiting) {
@@ -185,9 +177,7 @@ impl Records {
     /// The same of a volume.
     pub(crate) async fn check_volume_is_known(&self, name: &str) -> Result<(), ApiError> {
         let open = self.plane.snapshot().await?.volumes.iter().any(|volume| volume.name.as_str() == name);
-        let offline = self.offline();
-        let waits = || offline.volumes.contains_key(name) || offline.pool_of(name).is_some();
-        if open || waits() { Ok(()) } else { Err(no_such_volume(name)) }
+        if open || self.offline().has_volume(name) { Ok(()) } else { Err(no_such_volume(name)) }
     }
 
     /// An offline pool exists, but cannot be changed.
@@ -310,14 +300,13 @@ impl Records {
         let _one_at_a_time = self.change.lock().await;
         match self.state.volumes() {
             Ok(records) => {
-                let mut unopened = BTreeMap::new();
-                for record in records {
-                    // What is in both records belongs to its pool.
-                    if self.waits_for_conversion(&record.name) || !self.belongs_to_a_pool(&record.name).await {
-                        unopened.insert(record.name.clone(), record);
-                    }
-                }
+                let open = self.plane.snapshot().await.map(|open| open.volumes).unwrap_or_default();
                 let mut offline = self.offline();
+                let mut unopened: BTreeMap<_, _> =
+                    records.into_iter().map(|record| (record.name.clone(), record)).collect();
+                open.iter().for_each(|volume| drop(unopened.remove(volume.name.as_str())));
+                // What is in both records belongs to its pool.
+                unopened.retain(|name, _| offline.waits_for_conversion(name) || !offline.has_volume(name));
                 (offline.unopened_volumes, offline.unread_volumes) = (unopened, None);
             }
             // It is tried again, and told once.

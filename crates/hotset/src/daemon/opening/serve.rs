@@ -37,28 +37,18 @@ impl Serving {
         }
         if !serves {
             self.devices.check_answers(&spec.backing).await?;
-            self.backings.recognise_for(pool, &volume, &backing, &snapshot).await?;
+            let (of, name) = (pool.clone(), volume.clone());
+            let known =
+                self.records.plane.of_pool(pool).call(move |plane| plane.pools().clean_backing(of, name)).await?;
+            if known.is_some() {
+                self.backings.recognise_as(&volume, &backing, known).await?;
+            }
             self.records.plane.of_pool(pool).call(move |plane| plane.open_volume(spec)).await?;
             self.hold_again(&volume, &backing).await?;
         }
         let (to, name) = (pool.clone(), volume.clone());
         let mut fenced = None;
         self.records.plane.bring_to_pool(&volume, pool).await?;
-        let mut on_ssds = None;
-        if !serves {
-            let (of, known) = (pool.clone(), volume.clone());
-            let asked =
-                self.records.plane.of_pool(pool).call(move |plane| plane.pools().clean_backing(of, known)).await;
-            // A device that cannot be asked is judged by what it answers later.
-            on_ssds = asked.ok().flatten();
-        }
-        // Before the pool takes what is there for the right one.
-        if on_ssds.is_some()
-            && let Err(error) = self.backings.recognise_as(&volume, &backing, on_ssds.clone()).await
-        {
-            self.records.plane.remove_volume(&volume).await?;
-            return Err(error);
-        }
         match self.records.plane.of_pool(pool).call(move |plane| plane.pools().reattach(to, name)).await {
             Ok(Reattached::Warm { bytes }) => {
                 tracing::info!(%volume, bytes, "warm");
@@ -70,7 +60,7 @@ impl Serving {
             }
             Ok(Reattached::Dropped { reason }) => {
                 tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
-                if let Err(error) = self.backings.recognise_as(&volume, &backing, on_ssds).await {
+                if let Err(error) = self.backings.recognise(&volume, &backing).await {
                     self.records.plane.remove_volume(&volume).await?;
                     return Err(error);
                 }
@@ -189,7 +179,7 @@ impl Serving {
         self.devices.ask_backing_devices(&records).await;
         let _one_at_a_time = self.records.change.lock().await;
         for record in records {
-            if self.records.waits_for_conversion(&record.name) {
+            if self.records.offline().waits_for_conversion(&record.name) {
                 continue;
             }
             if self.records.belongs_to_a_pool(&record.name).await || self.open_uncached(&record).await {
