@@ -124,10 +124,7 @@ impl Executor {
         let mut output = None;
         {
             let future = root(env.clone());
-            let mut root = pin!(async { output = Some(future.await) });
-            let root_id = self.core.tasks.borrow().root();
-            self.core.make_ready(root_id);
-            while !self.core.turn(&mut root.as_mut()) {}
+            self.core.run(pin!(async { output = Some(future.await) }));
         }
         self.core.end();
         output.expect("the root future has ended")
@@ -319,9 +316,16 @@ impl Core {
         }
     }
 
+    /// Of no type, as what it calls: a loop of its own for each root is built for each test.
+    fn run(&self, mut root: Pin<&mut dyn Future<Output = ()>>) {
+        let root_id = self.tasks.borrow().root();
+        self.make_ready(root_id);
+        while !self.turn(root.as_mut()) {}
+    }
+
     /// One turn of the loop. True if the root has ended.
-    fn turn(&self, root: &mut Pin<&mut impl Future<Output = ()>>) -> bool {
-        if self.run_ready(root) {
+    fn turn(&self, mut root: Pin<&mut dyn Future<Output = ()>>) -> bool {
+        if self.run_ready(root.as_mut()) {
             return true;
         }
         self.end_turn();
@@ -336,7 +340,7 @@ impl Core {
         false
     }
 
-    fn run_ready(&self, root: &mut Pin<&mut impl Future<Output = ()>>) -> bool {
+    fn run_ready(&self, mut root: Pin<&mut dyn Future<Output = ()>>) -> bool {
         for _ in 0..POLLS_PER_TURN_MAX {
             let Some(id) = self.ready.borrow_mut().pop_front() else { return false };
             let task = self.tasks.borrow_mut().take(id);

@@ -14,6 +14,7 @@ use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
@@ -95,17 +96,17 @@ impl Client {
     }
 
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        self.runtime.block_on(request(&self.door, Method::GET, path, Vec::new()))
+        self.request(&self.door, Method::GET, path, Vec::new())
     }
 
     /// The answer as it is, whoever it is printed for.
     pub(crate) fn get_exactly<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        self.runtime.block_on(request(&self.exact_door(), Method::GET, path, Vec::new()))
+        self.request(&self.exact_door(), Method::GET, path, Vec::new())
     }
 
     /// As that, of a request that takes something.
     pub(super) fn take_exactly<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        self.runtime.block_on(request(&self.exact_door(), Method::POST, path, Vec::new()))
+        self.request(&self.exact_door(), Method::POST, path, Vec::new())
     }
 
     fn exact_door(&self) -> ApiDoor {
@@ -114,7 +115,7 @@ impl Client {
     }
 
     pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        self.runtime.block_on(request(&self.door, Method::DELETE, path, Vec::new()))
+        self.request(&self.door, Method::DELETE, path, Vec::new())
     }
 
     /// Sends `body` as JSON.
@@ -125,7 +126,17 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, ApiError> {
         let body = serde_json::to_vec(body).expect("the API's types have string keys only");
-        self.runtime.block_on(request(&self.door, method, path, body))
+        self.request(&self.door, method, path, body)
+    }
+
+    fn request<T: DeserializeOwned>(
+        &self,
+        door: &ApiDoor,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<T, ApiError> {
+        understood(self.runtime.block_on(answer(door, method, path, body))?)
     }
 
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
@@ -137,14 +148,19 @@ impl Client {
     }
 }
 
-/// One request on a connection of its own. What only looks is answered in time, or the daemon does not answer; what changes
-/// something may take as long as it takes, while the daemon answers others.
+/// One request on a connection of its own.
 pub(super) async fn request<T: DeserializeOwned>(
     door: &ApiDoor,
     method: Method,
     path: &str,
     body: Vec<u8>,
 ) -> Result<T, ApiError> {
+    understood(answer(door, method, path, body).await?)
+}
+
+/// What only looks is answered in time, or the daemon does not answer; what changes something may take as long as it takes, while the daemon
+/// answers others. Of no type: one that had the answer's would be built once for each.
+async fn answer(door: &ApiDoor, method: Method, path: &str, body: Vec<u8>) -> Result<Value, ApiError> {
     let Some(limit) = door.answers.limit else { return ask(door, method, path, body).await };
     let changes = method != Method::GET;
     let answer = ask(door, method, path, body);
@@ -167,7 +183,7 @@ pub(super) async fn request<T: DeserializeOwned>(
 /// After a while, whether the daemon answers a question that its data plane takes part in; the answer may be any.
 async fn answers_others(door: &ApiDoor, limit: Duration) -> bool {
     tokio::time::sleep(limit / 2).await;
-    let question = ask::<serde_json::Value>(door, Method::GET, "/stats", Vec::new());
+    let question = ask(door, Method::GET, "/stats", Vec::new());
     tokio::time::timeout(limit / 2, question).await.is_ok()
 }
 
@@ -176,22 +192,27 @@ fn silent(door: &ApiDoor, limit: Duration) -> ApiError {
     ApiError::new(ApiErrorKind::Unavailable, message).with_hint("is it stopped, or overloaded? --timeout waits longer")
 }
 
-async fn ask<T: DeserializeOwned>(door: &ApiDoor, method: Method, path: &str, body: Vec<u8>) -> Result<T, ApiError> {
-    let away = |error: std::io::Error| not_there(&door.address, &error);
-    match &door.address {
-        Address::Here(Endpoint::Unix(socket)) => {
-            exchange(UnixStream::connect(socket).await.map_err(away)?, door, method, path, body).await
-        }
-        Address::Here(Endpoint::Tcp(address)) => {
-            exchange(TcpStream::connect(address).await.map_err(away)?, door, method, path, body).await
-        }
+async fn ask(door: &ApiDoor, method: Method, path: &str, body: Vec<u8>) -> Result<Value, ApiError> {
+    let stream = connect(door).await.map_err(|error| not_there(&door.address, &error))?;
+    exchange(stream, door, method, path, body).await
+}
+
+/// Of whatever kind a connection is.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+async fn connect(door: &ApiDoor) -> std::io::Result<Box<dyn Stream>> {
+    Ok(match &door.address {
+        Address::Here(Endpoint::Unix(socket)) => Box::new(UnixStream::connect(socket).await?),
+        Address::Here(Endpoint::Tcp(address)) => Box::new(TcpStream::connect(address).await?),
         Address::Elsewhere { host, port } => {
             let config = door.tls.clone().expect("a door to elsewhere is made with it");
             let connected = tokio::time::timeout(CONNECT_LIMIT, call(host, *port, config)).await;
             let late = || std::io::Error::new(ErrorKind::TimedOut, "no answer within 10 s");
-            exchange(connected.unwrap_or_else(|_| Err(late())).map_err(away)?, door, method, path, body).await
+            Box::new(connected.unwrap_or_else(|_| Err(late()))?)
         }
-    }
+    })
 }
 
 async fn call(
@@ -204,11 +225,13 @@ async fn call(
     TlsConnector::from(config).connect(name, stream).await
 }
 
-async fn exchange<S, T>(stream: S, door: &ApiDoor, method: Method, path: &str, body: Vec<u8>) -> Result<T, ApiError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: DeserializeOwned,
-{
+async fn exchange(
+    stream: Box<dyn Stream>,
+    door: &ApiDoor,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+) -> Result<Value, ApiError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
     tokio::spawn(connection);
     let uri: Uri = format!("{PREFIX}{}", escaped_path(path)).parse().map_err(|error| {
@@ -228,10 +251,8 @@ where
     let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
     let good = response.status().is_success();
     let bytes = response.into_body().collect().await.map_err(|error| broken(&error))?.to_bytes();
-    if good {
-        return read(&bytes, door.answers.for_people).map_err(|error| strange(&error));
-    }
-    Err(read(&bytes, door.answers.for_people).unwrap_or_else(|error| strange(&error)))
+    let answer = read(&bytes, door.answers.for_people).map_err(|error| strange(&error))?;
+    if good { Ok(answer) } else { Err(understood(answer).unwrap_or_else(|error| error)) }
 }
 
 /// Names have two characters that a path of HTTP has not (RFC 3986, 3.3).
@@ -240,21 +261,24 @@ fn escaped_path(path: &str) -> String {
 }
 
 /// For people, with what a terminal would obey made harmless: here, where all that is not ours comes through.
-fn read<T: DeserializeOwned>(bytes: &[u8], for_people: bool) -> Result<T, serde_json::Error> {
-    if !for_people {
-        return serde_json::from_slice(bytes);
+fn read(bytes: &[u8], for_people: bool) -> Result<Value, serde_json::Error> {
+    let mut answer = serde_json::from_slice(bytes)?;
+    if for_people {
+        escape_texts(&mut answer);
     }
-    let mut answer: serde_json::Value = serde_json::from_slice(bytes)?;
-    escape_texts(&mut answer);
-    serde_json::from_value(answer)
+    Ok(answer)
 }
 
-fn escape_texts(value: &mut serde_json::Value) {
+fn understood<T: DeserializeOwned>(answer: Value) -> Result<T, ApiError> {
+    serde_json::from_value(answer).map_err(|error| strange(&error))
+}
+
+fn escape_texts(value: &mut Value) {
     match value {
-        serde_json::Value::String(text) => *text = escaped(text),
-        serde_json::Value::Array(values) => values.iter_mut().for_each(escape_texts),
-        serde_json::Value::Object(values) => values.values_mut().for_each(escape_texts),
-        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
+        Value::String(text) => *text = escaped(text),
+        Value::Array(values) => values.iter_mut().for_each(escape_texts),
+        Value::Object(values) => values.values_mut().for_each(escape_texts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -304,11 +328,9 @@ mod tests {
         let socket = directory.path().join("api");
         let _listener = UnixListener::bind(&socket).unwrap();
         let client = client(&socket);
-        for outcome in [
-            client.get::<serde_json::Value>("/status"),
-            client.delete("/pools/p"),
-            client.send(Method::POST, "/pools", &()),
-        ] {
+        for outcome in
+            [client.get::<Value>("/status"), client.delete("/pools/p"), client.send(Method::POST, "/pools", &())]
+        {
             let error = outcome.expect_err("nobody answers");
             assert_eq!(error.kind, ApiErrorKind::Unavailable);
             assert!(error.message.contains("did not answer within 0.2 s"), "{}", error.message);
@@ -318,10 +340,10 @@ mod tests {
     #[test]
     fn all_that_people_read_of_an_answer_is_made_harmless() {
         let evil = r#"{"subject": {"kind": "volume", "name": "a\u001b[2J\nb"}, "list": ["\u009b"], "n": 18446744073709551615}"#;
-        let shown: serde_json::Value = read(evil.as_bytes(), true).unwrap();
+        let shown = read(evil.as_bytes(), true).unwrap();
         assert_eq!(shown["subject"]["name"], "a\\u{1b}[2J\\nb");
         assert_eq!((&shown["list"][0], shown["n"].as_u64()), (&serde_json::json!("\\u{9b}"), Some(u64::MAX)));
-        let exact: serde_json::Value = read(evil.as_bytes(), false).unwrap();
+        let exact = read(evil.as_bytes(), false).unwrap();
         assert_eq!(exact["list"][0], "\u{9b}");
     }
 }
