@@ -9,7 +9,7 @@ use hotset_e2e::daemon::{Daemon, free_port};
 use hotset_e2e::files::{MIB, build_folder};
 use hotset_e2e::tools::{command, succeed, text};
 
-use crate::guest_machine::USUAL_PROCESSOR;
+use crate::guest_machine::{USUAL_PROCESSOR, assert_done};
 
 /// The folder of the machine's parts, in the repository.
 const LAB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab");
@@ -27,7 +27,7 @@ fn the_guest_kernel_uses_a_cached_volume_as_a_disk_with_ext4() {
     daemon.ok(&format!("volume create v --backing {} --pool p --block 4096", backing.display()));
 
     let said = boot(&machine, port, "all", 512);
-    assert!(said.contains("guest: done") && !said.contains("FAILED"), "{said}");
+    assert_done(&said);
     assert!(daemon.stat("v", "read_hits") > 0, "the cache had a part in it");
     assert_eq!(daemon.stat("v", "errors"), 0);
 
@@ -75,7 +75,7 @@ fn files_that_the_guest_synced_survive_the_death_of_a_write_back_cache() {
     daemon.launch();
 
     let left = boot(&machine, port, "check", 160);
-    assert!(left.contains("guest: done") && !left.contains("FAILED"), "{left}");
+    assert_done(&left);
     let sums = guest_sums(&left);
     let safe: Vec<&str> = said.lines().filter_map(|line| line.split("guest: safe ").nth(1)).collect();
     assert!(safe.len() >= 12, "{said}");

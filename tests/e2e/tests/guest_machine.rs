@@ -1,5 +1,7 @@
 //! A virtual machine in which the daemon runs, on disks of ours that survive it.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,7 +15,7 @@ use hotset_e2e::daemon::{binary, free_port};
 use hotset_e2e::files::{MIB, Site, build_folder};
 use hotset_e2e::nbd::Client;
 use hotset_e2e::pattern::Random;
-use hotset_e2e::tools::{command, command_within, succeed};
+use hotset_e2e::tools::{command, command_within, run, succeed};
 
 use crate::guest_disk::{Disk, Power};
 
@@ -27,7 +29,7 @@ const LIMIT_S: u64 = 1800;
 /// Emulated as a plain one: what newer processors have slows the emulation down by a fifth.
 pub(crate) const USUAL_PROCESSOR: &str = "Westmere,+rdrand";
 /// A machine that says nothing for so long has failed.
-const TIMEOUT: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The machine's parts, and what outlives it.
 pub(crate) struct Lab {
@@ -38,8 +40,6 @@ pub(crate) struct Lab {
     port: u16,
     parts: Parts,
     memory_mib: u64,
-    /// Of its processors among what else runs here.
-    niceness: &'static str,
 }
 
 /// What a machine starts from.
@@ -113,7 +113,7 @@ impl Lab {
         };
         let disks = DISKS.into_iter().map(disk).collect();
         relay(&site.socket("relay"), port);
-        Self { site, power, disks, port, parts, memory_mib: MEMORY_MIB, niceness: "0" }
+        Self { site, power, disks, port, parts, memory_mib: MEMORY_MIB }
     }
 
     /// The next machine with these disks starts from something else.
@@ -121,10 +121,14 @@ impl Lab {
         self.parts = parts;
     }
 
-    /// The machine has so little memory that its kernel kills programs rather than wait for a disk that is slow because other tests
-    /// run: it goes before those, if this user may say so.
-    pub(crate) fn with_little_memory(self, memory_mib: u64) -> Self {
-        Self { memory_mib, niceness: "-10", ..self }
+    /// The machine has so little memory that its kernel kills programs rather than wait for a disk that is slow because other tests run: it
+    /// and its disks go before those, if this user may say so.
+    pub(crate) fn with_little_memory(parts: Parts, memory_mib: u64) -> Self {
+        let this = fs::read_link("/proc/thread-self").expect("threads have a folder");
+        let id = this.file_name().and_then(OsStr::to_str).expect("it ends with a number");
+        // Threads and programs that this one starts inherit it.
+        run("renice", &["-n", "-10", "-p", id]);
+        Self { memory_mib, ..Self::new(parts) }
     }
 
     /// To the volume `pages`; `start` is what the machine said of its start.
@@ -160,8 +164,7 @@ impl Lab {
             -serial stdio \
             -netdev user,id=net,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:10809 -device virtio-net-pci,netdev=net,romfile="
         );
-        let mut arguments = ["-n", self.niceness, "qemu-system-x86_64"].map(str::to_owned).to_vec();
-        arguments.extend(fixed.split_whitespace().map(str::to_owned));
+        let mut arguments: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
         for (name, _) in DISKS {
             let socket = self.site.socket(name).display().to_string();
             let drive = format!("driver=nbd,server.type=unix,server.path={socket},if=none,id={name},cache=writeback");
@@ -219,6 +222,15 @@ fn pass_back(mut far: TcpStream, mut near: UnixStream) {
     near.shutdown(Shutdown::Both).ok();
 }
 
+/// Panics unless the machine that said this came to its end and nothing failed there; what did comes first.
+#[track_caller]
+pub(crate) fn assert_done(said: &str) {
+    let failed: Vec<&str> = said.lines().filter(|line| line.contains("FAILED")).collect();
+    assert!(failed.is_empty(), "{}\nall that it said:\n{said}", failed.join("\n"));
+    let last = said.lines().next_back().unwrap_or_default();
+    assert!(said.contains("guest: done"), "its last words were: {last}\nall that it said:\n{said}");
+}
+
 /// A running machine and its console.
 pub(crate) struct Machine {
     /// The program that limits its time, leader of a group of its own.
@@ -234,7 +246,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     fn start(arguments: &[String], control: PathBuf) -> Self {
-        let mut command = command_within(LIMIT_S, "nice", arguments);
+        let mut command = command_within(LIMIT_S, "qemu-system-x86_64", arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("QEMU can be started");
         let console = BufReader::new(child.stdout.take().expect("its console is piped"));
         let (sender, lines) = mpsc::channel();
@@ -286,7 +298,9 @@ impl Machine {
                 Err(error) => panic!("no {word:?}, {}:\n{}", self.silence(error), self.transcript),
             };
             self.hear(&line);
-            assert!(!self.said.contains("FAILED") || self.said.contains(word), "{}", self.rest());
+            if self.said.contains("FAILED") && !self.said.contains(word) {
+                assert_done(&self.rest());
+            }
         }
         std::mem::take(&mut self.said)
     }

@@ -8,6 +8,7 @@ use hotset_e2e::daemon::binary;
 use hotset_e2e::files::{MIB, Site, build_folder};
 use hotset_e2e::tools::{skip, succeed, text};
 
+use crate::guest_machine::assert_done;
 use crate::guest_packages::{LAB, boot};
 use crate::page::{Step, assert_printed, by_step, script, steps};
 
@@ -58,7 +59,7 @@ fn raid_below_and_lvm_nfs_and_a_scsi_target_above_work_as_they_are_written() {
     assert!(built.status.success(), "{}", text(&built));
     let said = boot(&site, &lab, &DISKS.map(|(name, _)| name));
     println!("{said}");
-    assert!(said.contains("guest: done") && !said.contains("FAILED"), "it came to its end");
+    assert_done(&said);
     for name in PAGES {
         let begin = format!("guest: page {name}");
         let (_, rest) = said.split_once(&begin).expect("each page is done");
