@@ -56,7 +56,8 @@ pub use pool::remove::Removed;
 pub use pool::survey::Missing;
 pub use pool::{Pool, ssds_awaited};
 pub use reasons::{
-    BackingStop, NoCopy, NotUsed, OutOfUse, PoolReason, SpareReason, SsdDoubt, SsdReason, VolumeFence, VolumeReason,
+    BackingStop, NoCopy, NotUsed, OutOfUse, PoolLimit, PoolReason, SpareReason, SsdDoubt, SsdReason, VolumeFence,
+    VolumeReason,
 };
 pub use status::{
     CacheUse, DeviceIo, ErrorAnswer, Evacuation, FailedSsd, Health, PoolPlan, PoolStatus, Rebuild, Refusal, ScrubState,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use hotset_block::DeviceError;
 
-use crate::config::PoolName;
+use crate::config::{PoolName, limits};
 use crate::date::date_and_time;
 use crate::error::Error;
 
@@ -133,6 +133,8 @@ pub enum NotUsed {
     LeftOut(Error),
     /// It left before, and is back while there is dirty data.
     LeftEarlier,
+    /// It left before, and is back where it has no place any more.
+    NoRoom { limit: PoolLimit },
     /// Its label says that it is a spare, and the pool knows of no such one.
     UnknownSpare,
     /// It failed in an earlier run, of which this is on record.
@@ -146,7 +148,9 @@ impl NotUsed {
     pub(crate) fn on_record(&self) -> String {
         match self {
             Self::FailedBefore { how } | Self::MissedBefore { how } => how.clone(),
-            Self::Missing | Self::LeftOut(_) | Self::LeftEarlier | Self::UnknownSpare => self.to_string(),
+            Self::Missing | Self::LeftOut(_) | Self::LeftEarlier | Self::NoRoom { .. } | Self::UnknownSpare => {
+                self.to_string()
+            }
         }
     }
 }
@@ -159,6 +163,7 @@ impl fmt::Display for NotUsed {
             Self::LeftEarlier => f.write_str(
                 "it left the pool earlier: what it holds is not believed, and not touched while there is dirty data",
             ),
+            Self::NoRoom { limit } => write!(f, "it left the pool earlier, and does not join it again: {limit}"),
             Self::UnknownSpare => {
                 f.write_str("it is marked as a spare of the pool, which does not know it: add it again")
             }
@@ -169,6 +174,26 @@ impl fmt::Display for NotUsed {
             Self::MissedBefore { how } => {
                 write!(f, "{how}; what it holds is not believed before it is taken back, by itself, when it is there")
             }
+        }
+    }
+}
+
+/// What a pool has no more of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolLimit {
+    Ssds,
+    /// Of all SSDs together.
+    Slots,
+    /// The catalogue is longer than the area for it on this SSD.
+    Catalogue,
+}
+
+impl fmt::Display for PoolLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ssds => write!(f, "a pool has at most {} SSDs", limits::SSDS_MAX),
+            Self::Slots => f.write_str("its cache blocks would be more than a pool can hold: use larger blocks"),
+            Self::Catalogue => f.write_str("its catalogue has no room on so small an SSD"),
         }
     }
 }
@@ -308,7 +333,7 @@ pub enum SpareReason {
 pub(crate) enum AllCold {
     /// The state directory is of an older time than the SSDs.
     StateIsBehind,
-    /// Too few members are there to know what is the newest.
+    /// Too few members are there and can be read to know what is the newest.
     FewMembers { present: usize, all: usize },
     /// The write log that had what superseded it is lost.
     SupersedingLost,
@@ -318,7 +343,7 @@ impl fmt::Display for AllCold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StateIsBehind => f.write_str("the state directory does not know the pool's newest state"),
-            Self::FewMembers { present, all } => write!(f, "only {present} of {all} members are there"),
+            Self::FewMembers { present, all } => write!(f, "only {present} of {all} members are there and can be read"),
             Self::SupersedingLost => f.write_str("what superseded some of its content was lost with the write log"),
         }
     }

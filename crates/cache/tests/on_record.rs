@@ -1,8 +1,10 @@
 //! What is known of SSDs outlives the daemon: the same facts give the same health before a restart and after it.
 
 use hotset_block::ByteRange;
-use hotset_cache::config::PoolKind;
-use hotset_cache::{Health, Missing, Named, NotUsed, Pool, PoolReason, PoolStatus, ScrubState, SsdDoubt, SsdReason};
+use hotset_cache::config::{PoolKind, limits};
+use hotset_cache::{
+    Health, Missing, Named, NotUsed, Pool, PoolLimit, PoolReason, PoolStatus, ScrubState, SsdDoubt, SsdReason,
+};
 
 use crate::harness::{TestDevice, run};
 use crate::world::{MIB, World, read, until, write};
@@ -60,6 +62,28 @@ fn an_ssd_that_failed_is_not_forgotten_when_everything_has_two_copies_again_nor_
         drop(pool);
         let pool = open().await;
         assert_eq!((pool.status().health, pool.status().ssds.len()), (Health::Good, 2), "{:?}", pool.status().reason);
+    });
+}
+
+#[test]
+fn an_ssd_that_is_back_where_the_pool_has_no_place_for_it_is_left_out_by_a_start_and_told_of() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[8 * MIB; limits::SSDS_MAX + 1], 64 * MIB);
+        let (newcomer, ssds) = world.ssds.split_last().expect("there are some");
+        let pool = world.with(ssds).create(PoolKind::Read).await;
+        let left = pool.status().ssds[0].uuid;
+        pool.close().await.unwrap();
+        let pool = world.with(&ssds[1..]).open(Missing::Leave).await;
+        let device = TestDevice::from(newcomer.clone());
+        pool.add_ssds(vec![Named { path: "new".into(), device }]).await.unwrap();
+        pool.close().await.unwrap();
+        for missing in [Missing::Leave, Missing::Refuse] {
+            let pool = world.open(missing).await;
+            let online = pool.status().ssds.iter().filter(|ssd| ssd.online).count();
+            assert_eq!(online, limits::SSDS_MAX);
+            assert_eq!(why_not_used(&pool.status(), left), NotUsed::NoRoom { limit: PoolLimit::Ssds });
+            pool.close().await.unwrap();
+        }
     });
 }
 

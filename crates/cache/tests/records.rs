@@ -2,9 +2,9 @@
 
 use hotset_block::{Buf, Device, MemoryDevice};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
-use hotset_cache::{ErrorKind, Health, Missing, PoolReason, Volume};
+use hotset_cache::{ErrorKind, Health, Missing, Pool, PoolReason, Volume};
 
-use crate::harness::{TestDevice, run};
+use crate::harness::{Bad, TestDevice, run};
 use crate::world::{MIB, World, until};
 
 /// The number of the newest catalogue on a member, and its area; where the catalogues begin there, and the bytes of an area.
@@ -75,6 +75,36 @@ fn a_state_directory_that_takes_records_again_gets_what_it_lacks_without_another
         pool.close().await.unwrap();
         drop((pool, volume));
         let pool = world.open(Missing::Refuse).await;
+        assert_eq!(pool.status().volumes[0].as_str(), "renamed");
+    });
+}
+
+// Its votes counted although it could not be read, and a name that was answered was gone.
+// proves: F7
+#[test]
+fn a_member_whose_records_cannot_be_read_proves_nothing() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let pool = world.create(PoolKind::ReadWrite).await;
+        let volume = world.attached(&pool).await;
+        let bytes = world.state().unplug();
+        volume.rename("renamed".parse().unwrap()).await.unwrap();
+        std::mem::forget((pool, volume));
+        world.state().plug(bytes);
+        let with_unreadable = || {
+            let named = world.named();
+            for area in 0..2 {
+                named[0].device.become_bad(Bad::FailsToReadAt((512 << 10) + area * (128 << 10)));
+            }
+            named
+        };
+        let open =
+            async |ssds, missing| Pool::open(env.clone(), ssds, Some(TestDevice::from(world.state())), missing).await;
+        let mut alone = with_unreadable();
+        alone.truncate(1);
+        let Err(error) = open(alone, Missing::Leave).await else { panic!("it has a name that was changed") };
+        assert!(error.kind == ErrorKind::Gone && error.to_string().contains("member records"), "{error}");
+        let pool = open(with_unreadable(), Missing::Refuse).await.expect("the other one has all");
         assert_eq!(pool.status().volumes[0].as_str(), "renamed");
     });
 }

@@ -82,8 +82,13 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn grow(&mut self, count: usize) {
+    /// So many more will follow.
+    pub(super) fn reserve(&mut self, count: usize) {
         self.pairs.reserve_exact(count);
+    }
+
+    pub(super) fn grow(&mut self, count: usize) {
+        self.reserve(count);
         self.pairs.resize(self.pairs.len() + count, [NONE; 2]);
     }
 

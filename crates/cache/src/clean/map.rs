@@ -7,7 +7,7 @@
 use std::iter::repeat;
 use std::ops::Range;
 
-use crate::address::{BlockIndex, BlockKey, SlotIndex, VolumeIndex, at, low_half, vec_bytes};
+use crate::address::{BlockIndex, BlockKey, SlotIndex, VolumeIndex, at, vec_bytes};
 use crate::clean::links::{Flag, Links, List, SLOTS_MAX};
 use crate::clean::pages::{PageBits, PageChecksums};
 use crate::clean::table::{self, Table};
@@ -48,11 +48,25 @@ pub struct Map {
     /// Valid pages that came back from the log: the slot's header and the index on the SSD do not know of them. None without checksums.
     reinserted: Option<PageBits>,
     table: Table,
+    /// For more slots.
+    growth: Option<Growth>,
+    slots: u32,
     slots_used: u32,
     used_pages: u64,
     volume_pages: Vec<u64>,
     volume_slots: Vec<u32>,
 }
+
+/// Slots that room is made for: what takes time in proportion to all slots is done step by step, while the map is used.
+struct Growth {
+    slots: u32,
+    table: Table,
+    /// The used slots before this one are in it, too.
+    next: u32,
+}
+
+/// Slots, or cells of the table, that are seen to in one step.
+const STEP: u32 = if cfg!(test) { 4 } else { 1 << 14 };
 
 impl Map {
     /// A map without slots. `pages_per_block` is a power of two from 16 to 1,024.
@@ -67,6 +81,8 @@ impl Map {
             checksums: checksums.then(|| PageChecksums::new(pages_per_block)),
             reinserted: checksums.then(|| PageBits::new(pages_per_block)),
             table: Table::new(0),
+            growth: None,
+            slots: 0,
             slots_used: 0,
             used_pages: 0,
             volume_pages: Vec::new(),
@@ -74,19 +90,75 @@ impl Map {
         }
     }
 
+    /// Room for so many slots more is made, step by step ([`Self::grow`]).
+    ///
+    /// # Panics
+    /// If there are more than [`SLOTS_MAX`] slots then.
+    pub(super) fn begin_growth(&mut self, count: u32) {
+        let slots = self.slots_with(count);
+        if self.table.is_for(slots) {
+            return;
+        }
+        self.reserve(slots);
+        self.growth = Some(Growth { slots, table: Table::begun(slots), next: 0 });
+    }
+
+    /// One step; false: there is nothing left to do.
+    pub(super) fn grow(&mut self) -> bool {
+        let Some(growth) = &mut self.growth else { return false };
+        let made = u32::try_from(self.keys.len()).expect("a pool has at most SLOTS_MAX slots");
+        if made < growth.slots {
+            let slots = growth.slots.min(made + STEP);
+            self.grow_to(slots);
+            return true;
+        }
+        if growth.table.make_some(at(STEP)) {
+            return true;
+        }
+        let (first, end) = (growth.next, self.slots.min(growth.next + STEP));
+        for slot in used_slots(&self.keys, first..end) {
+            growth.table.insert(unpack(self.keys[at(slot.0)]).hash(), slot);
+        }
+        growth.next = end;
+        end > first
+    }
+
+    /// The slots that room was made for are there, or do not come.
+    pub(super) fn end_growth(&mut self) {
+        self.growth = None;
+    }
+
     /// Adds `count` free slots behind those that are there; answers the index of the first. Takes time in proportion
-    /// to all slots.
+    /// to all slots, where room for them was not made before.
     ///
     /// # Panics
     /// If there are more than [`SLOTS_MAX`] slots then.
     pub fn add_slots(&mut self, count: u32) -> SlotIndex {
-        let first = self.slot_count();
-        let slots = first.checked_add(count).filter(|slots| *slots <= SLOTS_MAX).expect("a pool is planned to fit");
-        self.keys.reserve_exact(at(count));
+        let (first, slots) = (self.slots, self.slots_with(count));
+        self.grow_to(slots);
+        if !self.table.is_for(slots) {
+            let made = self.growth.take().filter(|growth| growth.slots >= slots && growth.next == first);
+            self.table = made.map_or_else(|| self.table_for(slots), |growth| growth.table);
+        }
+        self.growth = self.growth.take().filter(|growth| growth.slots >= slots);
+        self.slots = slots;
+        SlotIndex(first)
+    }
+
+    fn slots_with(&self, count: u32) -> u32 {
+        self.slots.checked_add(count).filter(|slots| *slots <= SLOTS_MAX).expect("a pool is planned to fit")
+    }
+
+    /// What is known of each slot has a place for so many.
+    fn grow_to(&mut self, slots: u32) {
+        let more = at(slots).saturating_sub(self.keys.len());
+        if more == 0 {
+            return;
+        }
+        self.reserve(slots);
         self.keys.resize(at(slots), [FREE; 3]);
-        self.generations.reserve_exact(at(count));
         self.generations.resize(at(slots), 0);
-        self.links.grow(at(count));
+        self.links.grow(more);
         self.valid.grow_to(slots);
         if let Some(checksums) = &mut self.checksums {
             checksums.grow_to(slots);
@@ -94,15 +166,30 @@ impl Map {
         if let Some(reinserted) = &mut self.reinserted {
             reinserted.grow_to(slots);
         }
-        self.table = Table::new(slots);
-        for slot in used_slots(&self.keys) {
-            self.table.insert(unpack(self.keys[at(slot.0)]).hash(), slot);
+    }
+
+    /// What takes no other place when there are so many slots: nothing is moved more than once.
+    fn reserve(&mut self, slots: u32) {
+        let more = at(slots).saturating_sub(self.keys.len());
+        self.keys.reserve_exact(more);
+        self.generations.reserve_exact(more);
+        self.links.reserve(more);
+        self.valid.reserve_for(slots);
+        if let Some(reinserted) = &mut self.reinserted {
+            reinserted.reserve_for(slots);
         }
-        SlotIndex(first)
+    }
+
+    fn table_for(&self, slots: u32) -> Table {
+        let mut table = Table::new(slots);
+        for slot in used_slots(&self.keys, 0..self.slots) {
+            table.insert(unpack(self.keys[at(slot.0)]).hash(), slot);
+        }
+        table
     }
 
     pub fn slot_count(&self) -> u32 {
-        u32::try_from(self.keys.len()).expect("a pool has at most SLOTS_MAX slots")
+        self.slots
     }
 
     pub fn slots_used(&self) -> u32 {
@@ -127,6 +214,9 @@ impl Map {
         self.keys[at(slot.0)] = pack(key);
         self.generations[at(slot.0)] = generation;
         self.table.insert(key.hash(), slot);
+        if let Some(growth) = self.growth.as_mut().filter(|growth| slot.0 < growth.next) {
+            growth.table.insert(key.hash(), slot);
+        }
         self.slots_used += 1;
         if self.volume_pages.len() <= usize::from(key.volume.0) {
             self.volume_pages.resize(usize::from(key.volume.0) + 1, 0);
@@ -140,9 +230,11 @@ impl Map {
         assert!(!self.is_listed(slot), "slot {} is freed while the policy lists it", slot.0);
         self.clear_valid(slot, 0..self.pages_per_block);
         let key = self.key(slot).expect("only a used slot is freed");
-        let found = self.table.find(key.hash(), |candidate| candidate == slot);
-        let (cell_index, _) = found.expect("every used slot is in the table");
-        self.table.remove(cell_index, |other| unpack(self.keys[at(other.0)]).hash());
+        let hash_of = |other: SlotIndex| unpack(self.keys[at(other.0)]).hash();
+        self.table.remove_slot(key.hash(), slot, hash_of);
+        if let Some(growth) = self.growth.as_mut().filter(|growth| slot.0 < growth.next) {
+            growth.table.remove_slot(key.hash(), slot, hash_of);
+        }
         self.keys[at(slot.0)] = [FREE; 3];
         self.set_published(slot, false);
         self.set_header_loaded(slot, false);
@@ -182,7 +274,7 @@ impl Map {
 
     /// The slots that hold blocks of `volume`, in order of their index.
     pub fn slots_of(&self, volume: VolumeIndex) -> impl Iterator<Item = SlotIndex> {
-        used_slots(&self.keys).filter(move |slot| self.keys[at(slot.0)][0] == volume.0)
+        used_slots(&self.keys, 0..self.slots).filter(move |slot| self.keys[at(slot.0)][0] == volume.0)
     }
 
     pub fn valid(&self, slot: SlotIndex, page: u32) -> bool {
@@ -334,6 +426,7 @@ impl Map {
             + self.checksums.as_ref().map_or(0, PageChecksums::memory_bytes)
             + self.reinserted.as_ref().map_or(0, PageBits::memory_bytes)
             + self.table.memory_bytes()
+            + self.growth.as_ref().map_or(0, |growth| growth.table.memory_bytes())
             + vec_bytes(&self.volume_pages)
             + vec_bytes(&self.volume_slots)
     }
@@ -377,9 +470,10 @@ impl Map {
     }
 }
 
-fn used_slots(keys: &[PackedKey]) -> impl Iterator<Item = SlotIndex> {
-    let indexed = (0_u64..).zip(keys);
-    indexed.filter(|(_, key)| key[0] != FREE).map(|(index, _)| SlotIndex(low_half(index)))
+/// Those among `slots`.
+fn used_slots(keys: &[PackedKey], slots: Range<u32>) -> impl Iterator<Item = SlotIndex> {
+    let indexed = slots.clone().zip(&keys[at(slots.start)..at(slots.end)]);
+    indexed.filter(|(_, key)| key[0] != FREE).map(|(index, _)| SlotIndex(index))
 }
 
 #[cfg(test)]
@@ -413,6 +507,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn slots_that_room_was_made_for_are_added_without_a_look_at_those_that_are_there() {
+        let mut map = Map::new(16, true);
+        map.add_slots(100);
+        (0..50).for_each(|slot| map.insert(SlotIndex(slot), key(1, slot), 1));
+        map.begin_growth(30);
+        let mut steps = 0;
+        while map.grow() {
+            steps += 1;
+            // Meanwhile blocks come and go, before and behind what was looked at.
+            map.remove(SlotIndex(steps % 50));
+            map.insert(SlotIndex(steps % 50), key(2, steps), 2);
+        }
+        assert!(steps >= (30 + 130 + 100) / STEP, "{steps} steps");
+        let cells = map.growth.as_ref().expect("it is ready").table.first_cell();
+        assert_eq!(map.add_slots(10), SlotIndex(100));
+        assert_eq!(map.add_slots(20), SlotIndex(110));
+        assert_eq!(map.table.first_cell(), cells, "no other table was made");
+        for slot in (0..130).map(SlotIndex) {
+            assert_eq!(map.key(slot).and_then(|key| map.find(key)), map.is_used(slot).then_some(slot));
+        }
+    }
+
     proptest! {
         #[test]
         fn the_map_equals_a_hash_map(
@@ -443,7 +560,13 @@ mod tests {
                         prop_assert!(!map.published(slot));
                         model.slots.remove(&slot.0);
                     }
-                    (_, _) => if map.slot_count() < 80 { map.add_slots(1 + a % 8); }
+                    (_, _) if map.slot_count() < 80 => match b % 4 {
+                        0 => drop(map.add_slots(1 + a % 8)),
+                        1 => map.begin_growth(a % 8),
+                        2 => while map.grow() {},
+                        _ => drop(map.grow()),
+                    }
+                    (_, _) => map.end_growth(),
                 }
                 prop_assert_eq!(map.find(key), model.slot_of(key));
                 prop_assert_eq!(at(map.slots_used()), model.slots.len());

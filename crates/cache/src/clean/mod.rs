@@ -44,6 +44,7 @@ pub use rivals::Switch as PolicySwitch;
 use std::cell::{Cell, Ref, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hotset_block::Env;
 
@@ -53,7 +54,6 @@ use crate::clean::counters::Counters;
 use crate::clean::fills::Fills;
 use crate::clean::in_memory::InMemory;
 use crate::clean::index::Index;
-use crate::clean::links::SLOTS_MAX;
 use crate::clean::map::Map;
 use crate::clean::policy::Enters;
 use crate::clean::slot_ssd::SlotSsd;
@@ -207,14 +207,24 @@ impl<E: Env> Clean<E> {
 
     // ---- SSDs that join
 
-    /// Whether the tables hold so many slots more.
-    pub(crate) fn has_room_for_slots(&self, more: u64) -> bool {
-        u64::from(self.slots.borrow().slot_count()) + more <= u64::from(SLOTS_MAX)
+    /// The tables get room for the slots of these, which are about to join, step by step: then [`Self::take_in`] takes no time.
+    pub(crate) async fn make_room_for(&self, newcomers: &[Rc<SlotSsd<E>>]) {
+        let are_new = |ssd: &&Rc<SlotSsd<E>>| !self.ssds.has_range_for(ssd, has_no_fills);
+        let count = newcomers.iter().filter(are_new).map(|ssd| ssd.layout.slot_count()).sum();
+        self.slots.borrow_mut().begin_growth(count);
+        while self.slots.borrow_mut().grow() {
+            self.env.sleep(Duration::ZERO).await;
+        }
+    }
+
+    /// They have joined, or do not.
+    pub(crate) fn room_is_used(&self) {
+        self.slots.borrow_mut().end_growth();
     }
 
     /// A member that joined has slots from here on: those of one that left, or new ones. [`Self::capacity_changed`] follows.
     pub(crate) fn take_in(&self, ssd: &Rc<SlotSsd<E>>) {
-        let taken = self.ssds.take_over(ssd, |former| !former.segments.fills_any());
+        let taken = self.ssds.take_over(ssd, has_no_fills);
         let count = ssd.layout.slot_count();
         let first = match taken {
             Some(first) => {
@@ -366,4 +376,9 @@ impl<E: Env> Clean<E> {
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.slots.borrow().memory_bytes() + self.counters.borrow().memory_bytes() + self.ssds.memory_bytes()
     }
+}
+
+/// One that left, and on which nothing is being filled any more.
+fn has_no_fills<E: Env>(former: &SlotSsd<E>) -> bool {
+    !former.segments.fills_any()
 }

@@ -18,10 +18,18 @@ impl PageBits {
 
     /// Makes room for `slots` slots in all, those that are new without pages.
     pub(super) fn grow_to(&mut self, slots: u32) {
+        self.reserve_for(slots);
+        self.words.resize(self.words_for(slots), 0);
+    }
+
+    /// There will be so many slots in all.
+    pub(super) fn reserve_for(&mut self, slots: u32) {
+        self.words.reserve_exact(self.words_for(slots).saturating_sub(self.words.len()));
+    }
+
+    fn words_for(&self, slots: u32) -> usize {
         let bits = u64::from(slots) * u64::from(self.pages_per_block);
-        let words = at_u64(bits.div_ceil(64));
-        self.words.reserve_exact(words - self.words.len());
-        self.words.resize(words, 0);
+        at_u64(bits.div_ceil(64))
     }
 
     pub(super) fn get(&self, slot: SlotIndex, page: u32) -> bool {
@@ -105,46 +113,58 @@ impl PageBits {
     }
 }
 
+/// Pages whose checksums lie together: when there are more slots, no more than these are copied.
+const PART_PAGES: u32 = 1 << 18;
+
 /// The CRC-32C of every page of every slot. Untouched memory of it costs nothing: it comes zeroed from the system.
 pub(super) struct PageChecksums {
-    sums: Vec<u32>,
+    /// Of so many slots each, but for the last one.
+    parts: Vec<Vec<u32>>,
+    slots_per_part: usize,
     pages_per_block: u32,
 }
 
 impl PageChecksums {
     pub(super) fn new(pages_per_block: u32) -> Self {
-        Self { sums: Vec::new(), pages_per_block }
+        Self { parts: Vec::new(), slots_per_part: at(PART_PAGES / pages_per_block), pages_per_block }
     }
 
     /// Makes room for `slots` slots in all; keeps what there is, also of slots that are free again: somebody may still
     /// read them.
     pub(super) fn grow_to(&mut self, slots: u32) {
-        let grown = vec![0; at(slots) * at(self.pages_per_block)];
-        let old = std::mem::replace(&mut self.sums, grown);
-        let touched = |sums: &[u32]| sums.iter().any(|sum| *sum != 0);
-        for (new, old) in self.sums.chunks_mut(at(self.pages_per_block)).zip(old.chunks(at(self.pages_per_block))) {
-            if touched(old) {
-                new.copy_from_slice(old);
+        let (whole, pages) = (self.slots_per_part, at(self.pages_per_block));
+        let count = at(slots).div_ceil(whole);
+        let length = |part: usize| (at(slots) - part * whole).min(whole) * pages;
+        if let Some(last) = self.parts.len().checked_sub(1) {
+            let mut grown = vec![0; length(last)];
+            let touched = |sums: &[u32]| sums.iter().any(|sum| *sum != 0);
+            for (new, old) in grown.chunks_mut(pages).zip(self.parts[last].chunks(pages)) {
+                if touched(old) {
+                    new.copy_from_slice(old);
+                }
             }
+            self.parts[last] = grown;
         }
+        self.parts.extend((self.parts.len()..count).map(|part| vec![0; length(part)]));
     }
 
     pub(super) fn of(&self, slot: SlotIndex) -> &[u32] {
-        &self.sums[self.place(slot)]
+        let (part, place) = self.place(slot);
+        &self.parts[part][place]
     }
 
     pub(super) fn of_mut(&mut self, slot: SlotIndex) -> &mut [u32] {
-        let place = self.place(slot);
-        &mut self.sums[place]
+        let (part, place) = self.place(slot);
+        &mut self.parts[part][place]
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        vec_bytes(&self.sums)
+        vec_bytes(&self.parts) + self.parts.iter().map(vec_bytes).sum::<u64>()
     }
 
-    fn place(&self, slot: SlotIndex) -> Range<usize> {
-        let first = at(slot.0) * at(self.pages_per_block);
-        first..first + at(self.pages_per_block)
+    fn place(&self, slot: SlotIndex) -> (usize, Range<usize>) {
+        let first = at(slot.0) % self.slots_per_part * at(self.pages_per_block);
+        (at(slot.0) / self.slots_per_part, first..first + at(self.pages_per_block))
     }
 }
 
@@ -211,6 +231,21 @@ mod tests {
         sums.grow_to(3);
         assert_eq!(sums.of(SlotIndex(1)), [7; 16]);
         assert_eq!(sums.of(SlotIndex(2)), [0; 16]);
+    }
+
+    #[test]
+    fn growing_over_the_end_of_a_part_keeps_the_checksums() {
+        let mut sums = PageChecksums::new(1024);
+        let slots = [0, 255, 256, 257, 600].map(SlotIndex);
+        for (count, of) in [100, 256, 257, 600, 700].into_iter().zip(1..) {
+            sums.grow_to(count);
+            let there = || slots.iter().filter(|slot| slot.0 < count);
+            for slot in there() {
+                assert!(sums.of(*slot).iter().all(|sum| *sum < of), "of slot {} with {count} slots", slot.0);
+                sums.of_mut(*slot).fill(of);
+            }
+            assert!(there().all(|slot| sums.of(*slot) == [of; 1024]));
+        }
     }
 
     #[test]

@@ -40,6 +40,11 @@ impl SlotRanges {
         range.ssd = ssd;
         Some(range.first)
     }
+
+    /// Whether there is one.
+    pub(crate) fn has_free(&self, count: u32, is_free: impl Fn(SsdIndex) -> bool) -> bool {
+        self.0.iter().any(|range| range.count >= count && is_free(range.ssd))
+    }
 }
 
 #[cfg(test)]

@@ -61,6 +61,12 @@ impl<E: Env> SlotSsds<E> {
         self.ranges.borrow_mut().take_over(newcomer.index, newcomer.layout.slot_count(), gives_away)
     }
 
+    /// Whether [`Self::take_over`] would find some.
+    pub(super) fn has_range_for(&self, newcomer: &Ssd<E>, is_free: impl Fn(&SlotSsd<E>) -> bool) -> bool {
+        let gives_away = |index: SsdIndex| self.get(index).gives_slots_away() && is_free(self.get(index));
+        self.ranges.borrow().has_free(newcomer.layout.slot_count(), gives_away)
+    }
+
     /// New slots for one that joins, behind all others.
     pub(super) fn add_slots(&self, newcomer: &Ssd<E>, first: SlotIndex) {
         self.ranges.borrow_mut().push(first, newcomer.layout.slot_count(), newcomer.index);

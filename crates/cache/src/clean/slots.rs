@@ -75,6 +75,21 @@ impl Slots {
         Self { map, policy }
     }
 
+    /// Room is made for more slots, step by step ([`Self::grow`]).
+    pub(super) fn begin_growth(&mut self, count: u32) {
+        self.map.begin_growth(count);
+    }
+
+    /// One step; false: there is nothing left to do.
+    pub(super) fn grow(&mut self) -> bool {
+        self.map.grow()
+    }
+
+    /// The slots that room was made for are there, or do not come.
+    pub(super) fn end_growth(&mut self) {
+        self.map.end_growth();
+    }
+
     /// More free slots; answers the first. The policy reckons with them from [`Self::capacity_changed`] on.
     pub(super) fn add_slots(&mut self, count: u32) -> SlotIndex {
         self.map.add_slots(count)

@@ -13,17 +13,39 @@ const EMPTY: u32 = u32::MAX;
 pub(crate) const BYTES_PER_SLOT: f64 = 4.0 * 6.0 / 5.0;
 
 pub(super) struct Table {
+    /// It is for the slots before this one.
+    slots: u32,
     cells: Vec<u32>,
+    cell_count: usize,
     slot_mask: u32,
 }
 
 impl Table {
     /// A table for the slots `0 .. slots`.
     pub(super) fn new(slots: u32) -> Self {
-        let cells = (at(slots) * 6).div_ceil(5) + 1;
+        let mut table = Self::begun(slots);
+        table.make_some(usize::MAX);
+        table
+    }
+
+    /// The same, of which nothing is made yet ([`Self::make_some`]).
+    pub(super) fn begun(slots: u32) -> Self {
+        let cell_count = (at(slots) * 6).div_ceil(5) + 1;
         let slot_bits = u32::BITS - slots.leading_zeros();
         let slot_mask = 1_u32.checked_shl(slot_bits).map_or(u32::MAX, |end| end - 1);
-        Self { cells: vec![EMPTY; cells], slot_mask }
+        Self { slots, cells: Vec::with_capacity(cell_count), cell_count, slot_mask }
+    }
+
+    /// Makes so many cells more at most; false: it had all.
+    pub(super) fn make_some(&mut self, count: usize) -> bool {
+        let made = self.cells.len();
+        self.cells.resize(made.saturating_add(count).min(self.cell_count), EMPTY);
+        self.cells.len() > made
+    }
+
+    /// It is for so many slots, or more.
+    pub(super) fn is_for(&self, slots: u32) -> bool {
+        self.slots >= slots
     }
 
     /// The slot with this hash for which `is_it` holds, and where its cell is.
@@ -70,8 +92,20 @@ impl Table {
         self.cells[hole] = EMPTY;
     }
 
+    /// Takes out a slot that is there and has this hash.
+    pub(super) fn remove_slot(&mut self, hash: u64, slot: SlotIndex, hash_of: impl Fn(SlotIndex) -> u64) {
+        let (cell_index, _) = self.find(hash, |candidate| candidate == slot).expect("every used slot is in the table");
+        self.remove(cell_index, hash_of);
+    }
+
     pub(super) fn memory_bytes(&self) -> u64 {
         vec_bytes(&self.cells)
+    }
+
+    /// Where it lies in memory.
+    #[cfg(test)]
+    pub(super) fn first_cell(&self) -> *const u32 {
+        self.cells.as_ptr()
     }
 
     fn after(&self, cell_index: usize) -> usize {

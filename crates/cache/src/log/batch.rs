@@ -205,7 +205,8 @@ impl<E: Env> BatchWriter<E> {
     }
 
     /// A host's append always is. A move only if all its pages are the newest at this moment, also beside those that
-    /// have their place already and do not count yet (rule `free-oldest-first`).
+    /// have their place already and do not count yet (rule `free-oldest-first`); and not of what became unavailable since it was
+    /// read: a host may be writing that past the log (rule `losses`).
     fn still_wanted(&self, append: &Append, before: &[(Append, u32)]) -> bool {
         let (from, spread) = match &append.body {
             Body::Data(_) | Body::Zeroes(_) => return true,
@@ -216,7 +217,8 @@ impl<E: Env> BatchWriter<E> {
         let overlay = self.state.overlay.borrow();
         let mut offset = 0;
         for live in overlay.range(append.volume, pages.clone()) {
-            if live.page != pages.start + u64::from(offset) || live.place != from.at(offset, spread) || !live.dirty {
+            let is_next = live.page == pages.start + u64::from(offset) && live.place == from.at(offset, spread);
+            if !is_next || !live.dirty || live.is_unavailable() {
                 return false;
             }
             offset += 1;
@@ -550,18 +552,18 @@ fn push_hints(queue: &Queue, payload: &mut Payload, fits: impl Fn(&Payload) -> b
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use futures_util::future::join;
     use hotset_block::HostEnv;
 
     use super::*;
-    use crate::address::SsdIndex;
+    use crate::address::{SsdIndex, VolumeIndex};
     use crate::error::{Error, ErrorKind};
     use crate::log::Log;
     use crate::log::segment_copy::Mirror;
-    use crate::log::tests::{copy_on, open_row, with_log};
+    use crate::log::tests::{copy_on, open_row, row_aside, with_log};
     use crate::members::life::LifeChange;
     use crate::reasons::OutOfUse;
 
@@ -630,35 +632,92 @@ mod tests {
         });
     }
 
+    /// A page of zeroes that is moved, while the last copy of it has left.
+    pub(crate) struct MoveInFlight {
+        pub(crate) to: Rc<Row>,
+        batch: Rc<InflightBatch>,
+    }
+
+    impl MoveInFlight {
+        /// Both copies are written.
+        pub(crate) fn completes(&self, log: &Log<HostEnv>) {
+            self.batch.written.set(Some(true));
+            log.writer.complete_in_order();
+        }
+
+        /// No copy is written.
+        pub(crate) fn fails(&self, log: &Log<HostEnv>) {
+            self.batch.written.set(Some(false));
+            log.writer.complete_in_order();
+        }
+    }
+
+    /// In a segment that the log has there.
+    fn log_copy_on(log: &Log<HostEnv>, ssd: u16) -> PresentCopy {
+        let segments = &log.members.ssd(SsdIndex(ssd)).segments;
+        let copy = copy_on(log, ssd, segments.for_slots().last().expect("it has some"));
+        assert!(segments.set_log(copy.segment, 7));
+        copy
+    }
+
+    fn zeroes() -> Content {
+        Content::Data { checksum: crc32c(&[0; PAGE_BYTES]) }
+    }
+
+    pub(crate) fn set_aside_while_moved(log: &Log<HostEnv>, volume: VolumeIndex, page: u64) -> MoveInFlight {
+        let from = open_row(log, [Mirror::There(copy_on(log, 0, 3)), Mirror::Nowhere]);
+        let to = open_row(log, [1, 2].map(|ssd| Mirror::There(log_copy_on(log, ssd))));
+        let live = LivePage { volume, page, place: Place::new(from.slot, 1), content: zeroes(), dirty: true };
+        log.state.supersede(&live);
+        let data = log.env.buffers().take_zeroed(PAGE_BYTES);
+        let attachment = log.ids.of(volume).expect("the volume is attached");
+        let body = Body::Move { data, from: live.place, version: 1 };
+        let _answer = log.appends.submit_for(volume, attachment, page, body);
+        let moved = log.state.queue.take_first(Lane::Urgent, |_| true).expect("it was submitted");
+        let selected =
+            Selected { appends: vec![(moved, 0)], entry_bytes: pages_entry_bytes(1), data_pages: 1, ..nothing() };
+        let (batch, _) = log.writer.place(&to, selected);
+        let ssd = log.members.ssd(SsdIndex(0));
+        log.members.expel(ssd, OutOfUse::CameBack);
+        ssd.change(LifeChange::LeftDurably);
+        log.state.lose_copies_on(ssd.index);
+        log.data_loss.lose_page(&live);
+        MoveInFlight { to, batch }
+    }
+
     // proves: F5, F7
     #[test]
     fn a_page_that_is_set_aside_while_it_is_moved_lies_where_it_was_moved_to() {
         with_log(async |log| {
             let volume = log.ids.free_index();
             log.ids.attach(volume, 7);
-            let from = open_row(log, [Mirror::There(copy_on(log, 0, 3)), Mirror::Nowhere]);
-            let to = open_row(log, [1, 2].map(|ssd| Mirror::There(copy_on(log, ssd, 3))));
-            let (data, content) =
-                (log.env.buffers().take_zeroed(PAGE_BYTES), Content::Data { checksum: crc32c(&[0; PAGE_BYTES]) });
-            let live = LivePage { volume, page: 9, place: Place::new(from.slot, 1), content, dirty: true };
-            log.state.supersede(&live);
-            let _answer = log.appends.submit_for(volume, 7, 9, Body::Move { data, from: live.place, version: 1 });
-            let moved = log.state.queue.take_first(Lane::Urgent, |_| true).expect("it was submitted");
-            let selected =
-                Selected { appends: vec![(moved, 0)], entry_bytes: pages_entry_bytes(1), data_pages: 1, ..nothing() };
-            let (batch, _) = log.writer.place(&to, selected);
-
-            let ssd = log.members.ssd(SsdIndex(0));
-            log.members.expel(ssd, OutOfUse::CameBack);
-            ssd.change(LifeChange::LeftDurably);
-            log.state.lose_copies_on(ssd.index);
-            log.data_loss.lose_page(&live);
+            let move_in_flight = set_aside_while_moved(log, volume, 9);
             let now = || log.live(volume, 9).expect("it is dirty");
             assert!(now().is_unavailable());
+            move_in_flight.completes(log);
+            assert_eq!((now().place.row(), now().content, now().dirty), (move_in_flight.to.slot, zeroes(), true));
+        });
+    }
 
-            batch.written.set(Some(true));
-            log.writer.complete_in_order();
-            assert_eq!((now().place.row(), now().content, now().dirty), (to.slot, content, true));
+    // proves: F5, F7
+    #[test]
+    fn what_became_unavailable_while_its_move_waited_is_not_moved_for_a_host_may_be_writing_it() {
+        with_log(async |log| {
+            let volume = log.ids.free_index();
+            log.ids.attach(volume, 7);
+            let to = open_row(log, [1, 2].map(|ssd| Mirror::There(copy_on(log, ssd, 3))));
+            let twin = row_aside(log, 9, 4, 3);
+            let (place, content) = (Place::new(twin.slot, 1), zeroes());
+            let live = LivePage { volume, page: 9, place, content, dirty: true };
+            log.state.supersede(&live);
+            let move_it = || {
+                let data = log.env.buffers().take_zeroed(PAGE_BYTES);
+                drop(log.appends.submit_for(volume, 7, 9, Body::Move { data, from: live.place, version: 1 }));
+                log.writer.select(&to).appends.len()
+            };
+            assert_eq!(move_it(), 1);
+            log.data_loss.lose_page(&live);
+            assert_eq!(move_it(), 0);
         });
     }
 

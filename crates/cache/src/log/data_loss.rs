@@ -120,15 +120,30 @@ impl<E: Env> DataLoss<E> {
 
     /// What lost its last copy, and what the backing devices do not have of it, is put on record.
     pub(crate) async fn record_loss(&self, begun: LossBegun) -> Result<(), Error> {
+        // Without any SSD nothing older can come back: what is clean needs no word.
+        let nothing_left = self.members.online_ssds().next().is_none();
         self.show_losses();
         // Taken now: what is written over a lost page meanwhile may be lost, too, for nobody has flushed it.
-        let losses = self.losses(None);
+        let mut lost = self.lost_pages(None);
+        lost.retain(|(row, live)| !nothing_left || live.dirty || row.is_aside());
+        let losses = self.losses_of(lost, |_| false);
         self.state.list_is_recorded();
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
         self.flush_ssds().await;
         self.write_losses(self.state.losses.number(), &losses).await?;
         drop(begun.no_rows_recorded);
-        self.rows.record_rows().await
+        self.rows.record_rows().await?;
+        if nothing_left {
+            self.forget_lost_and_clean();
+        }
+        Ok(())
+    }
+
+    /// No start believes any more what the SSDs that are gone hold of these pages: from here on they are like others that the log has
+    /// nothing of. Before that a host's write would be older than what a start may find.
+    fn forget_lost_and_clean(&self) {
+        let lost = self.lost_pages(None).into_iter().filter(|(row, live)| !live.dirty && !row.is_aside());
+        lost.for_each(|(_, live)| self.state.remove_at(live.volume, live.page, live.place));
     }
 
     /// What a host's own write took to the backing device as well is durable there, although the log said that it is dirty: the pages of the
@@ -191,16 +206,14 @@ impl<E: Env> DataLoss<E> {
         lost
     }
 
-    /// From here on lost pages say so. Without any SSD nothing older can come back: what is clean needs no word.
+    /// From here on lost pages say so.
     fn show_losses(&self) {
-        let nothing_left = self.members.online_ssds().next().is_none();
         for (row, live) in self.lost_pages(None) {
             if row.is_aside() {
                 continue;
             }
             row.change(RowChange::Broke);
             match (live.dirty, live.content) {
-                (false, _) if nothing_left => self.state.remove_at(live.volume, live.page, live.place),
                 (false, Content::Data { .. }) => drop(self.state.set(&LivePage { content: Content::Lost, ..live })),
                 (true, Content::Data { .. }) => self.lose_page(&live),
                 (_, Content::Zeroes | Content::Lost | Content::Unavailable { .. }) => {}
@@ -422,11 +435,43 @@ fn list_page(listed: &mut AsideRow, row: &Row, attachment: u64, live: &LivePage,
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::join;
+
     use super::*;
+    use crate::log::overlay::Place;
+    use crate::log::segment_copy::Mirror;
+    use crate::log::tests::{copy_on, open_row};
+    use crate::pool::open::tests::with_pool_and_state;
+    use crate::reasons::OutOfUse;
 
     #[test]
     fn a_list_of_losses_that_would_reach_into_the_next_area_has_no_room() {
         let most = usize::try_from(LOSSES_AREA_BYTES - PAGE).unwrap() - HEADER_BYTES;
         assert!(has_room(&vec![0; most]) && !has_room(&vec![0; most + 1]));
+    }
+
+    // proves: F5, F7
+    #[test]
+    fn what_is_clean_goes_through_the_log_until_no_start_believes_what_the_last_ssd_has_of_it() {
+        with_pool_and_state(&[1, 2, 3], async |pool| {
+            let log = pool.log.as_ref().expect("a read-write pool has a log");
+            let volume = log.ids.free_index();
+            log.ids.attach(volume, 7);
+            let row = open_row(log, [Mirror::There(copy_on(log, 0, 3)), Mirror::Nowhere]);
+            let (place, content) = (Place::new(row.slot, 1), Content::Data { checksum: 1 });
+            log.state.supersede(&LivePage { volume, page: 9, place, content, dirty: false });
+            log.members.ssds().for_each(|ssd| log.members.expel(ssd, OutOfUse::CameBack));
+            let last = log.members.ssd(SsdIndex(0));
+            let begun = log.data_loss.begin_loss(last).await.expect("there is room").expect("it has the only copy");
+            // It comes between the list and the rows.
+            let other_change = async {
+                let _no_rows_recorded = log.members.one_change().await;
+                log.any_live(volume, &(9..10))
+            };
+            let (is_live, recorded) = join(other_change, log.data_loss.record_loss(begun)).await;
+            recorded.expect("the state directory takes it");
+            assert!(is_live, "a start may find it on the SSD");
+            assert!(!log.any_live(volume, &(9..10)));
+        });
     }
 }

@@ -191,11 +191,8 @@ impl Gathered {
         found.sort_by_key(|entry| (entry.volume, entry.page, age(log, entry.version, entry.place)));
         let hints = Hints::new(hints);
         let mut pages = 0;
-        let mut entries = found.iter().peekable();
-        while let Some(entry) = entries.next() {
-            if entries.peek().is_some_and(|next| (next.volume, next.page) == (entry.volume, entry.page)) {
-                continue;
-            }
+        for entry in found.chunk_by(|one, next| (one.volume, one.page) == (next.volume, next.page)) {
+            let entry = newest_of(log, entry);
             let row = log.row(entry.place.row());
             // What is listed as unavailable was dirty then, and its position in the row may be named by hints of before.
             let may_be_hinted = matches!(entry.content, Content::Data { .. }) && !row.is_aside();
@@ -213,6 +210,18 @@ impl Gathered {
 /// By what entries of one page are ordered: of two of one version the later one counts.
 fn age(log: &WriteLog, version: u64, place: Place) -> (u64, u64, u32) {
     (version, log.row(place.row()).number, place.position())
+}
+
+/// Of all that was found of a page, the newest last: that, but where it is listed as unavailable and a later row has it. It was moved there
+/// while its copies left, with the version that it had, and the list is from before that took effect.
+fn newest_of<'f>(log: &WriteLog, found: &'f [PageInLog]) -> &'f PageInLog {
+    let newest = found.last().expect("something was found of each page");
+    let row = log.row(newest.place.row());
+    if newest.clean || !row.is_aside() {
+        return newest;
+    }
+    let is_later = |entry: &&PageInLog| log.row(entry.place.row()).number > row.number;
+    found.iter().rev().find(is_later).unwrap_or(newest)
 }
 
 /// What hints say is on the backing device.
@@ -333,6 +342,35 @@ mod tests {
         let row = AsideRow { number, incarnation, segment_pages, segments: Vec::new(), volumes: Vec::new() };
         Gathered::default().gather_set_aside(&log, &Losses { rows: vec![row], ..Losses::default() });
         assert!(log.list_is_behind(), "newer entries of its pages may be in rows that are freed first");
+    }
+
+    // proves: F5, F7
+    #[test]
+    fn what_was_moved_on_before_the_list_says_so_lies_where_it_was_moved_to() {
+        let log = WriteLog::new();
+        let now = RealInstant(0);
+        let in_log = |number| {
+            let slot = log.free_row_slot().expect("there are few rows");
+            let row = Rc::new(Row::new(slot, number, 7, vec![[Mirror::Nowhere; 2]], 256, now));
+            log.add_row(&row);
+            row
+        };
+        let [before, later] = [2, 5].map(in_log);
+        let twin = Rc::new(Row::new_aside(log.free_row_slot().expect("there are few rows"), 3, 7, 1, 256, now));
+        log.add_aside(&twin);
+        let found = |page, row: &Rc<Row>, version, content| {
+            let (volume, place) = (VolumeIndex(0), Place::new(row.slot, 9));
+            PageInLog { volume, page, version, place, content, clean: false }
+        };
+        let (data, unavailable) = (Content::Data { checksum: 1 }, Content::Unavailable { checksum: 1 });
+        let listed = |page| found(page, &twin, twin.version_ceiling(), unavailable);
+        let replaced = PageInLog { clean: true, content: Content::Lost, ..listed(3) };
+        let moved = |page| found(page, &later, 7, data);
+        let found = vec![found(1, &before, 6, data), listed(1), listed(2), moved(2), replaced, moved(3)];
+        let gathered = Gathered { volumes: vec![(7, 100)], found, ..Gathered::default() };
+        assert_eq!(gathered.show(&log).expect("the log is sound"), 3);
+        let rows = [1, 2, 3].map(|page| log.overlay().get(VolumeIndex(0), page).expect("it is there").place.row());
+        assert_eq!(rows, [twin.slot, later.slot, twin.slot]);
     }
 
     proptest! {

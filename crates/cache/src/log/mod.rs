@@ -394,6 +394,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::address::SsdIndex;
+    pub(crate) use crate::log::batch::tests::{MoveInFlight, set_aside_while_moved};
     use crate::log::overlay::{Content, Place};
     use crate::log::row_life::RowChange;
     use crate::log::segment_copy::{Mirror, MirrorChange, PresentCopy};
@@ -405,7 +406,7 @@ pub(crate) mod tests {
     }
 
     /// A row of one segment that takes batches.
-    pub(super) fn open_row(log: &Log<HostEnv>, mirrors: [Mirror; 2]) -> Rc<Row> {
+    pub(crate) fn open_row(log: &Log<HostEnv>, mirrors: [Mirror; 2]) -> Rc<Row> {
         let slot = log.state.free_row_slot().expect("there are few rows");
         let number = log.state.numbers.take();
         let row = Row::new(slot, number, 7, vec![mirrors], log.segments.segment_pages(), RealInstant(0));
@@ -431,7 +432,7 @@ pub(crate) mod tests {
     }
 
     /// A copy on this SSD.
-    pub(super) fn copy_on(log: &Log<HostEnv>, ssd: u16, segment: u32) -> PresentCopy {
+    pub(crate) fn copy_on(log: &Log<HostEnv>, ssd: u16, segment: u32) -> PresentCopy {
         let ssd = log.members.ssd(SsdIndex(ssd));
         PresentCopy { ssd_uuid: ssd.uuid, ssd: ssd.index, segment }
     }

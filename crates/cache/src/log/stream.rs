@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::address::VolumeIndex;
 use crate::log::queue::Append;
 use crate::log::row::Row;
 
@@ -86,6 +87,12 @@ impl Stream {
     pub(crate) fn any_append(&self, is_it: impl Fn(&Append) -> bool) -> bool {
         let inflight = self.inflight.borrow();
         inflight.iter().any(|batch| batch.appends.borrow().iter().any(|(append, _)| is_it(append)))
+    }
+
+    /// A start may find this page in a batch that does not count yet, or was discarded.
+    pub(crate) fn may_bring(&self, volume: VolumeIndex, page: u64) -> bool {
+        let has_it = |append: &Append| append.volume == volume && append.pages().contains(&page);
+        self.has_orphans() || self.any_append(has_it)
     }
 
     /// The oldest batch in flight.

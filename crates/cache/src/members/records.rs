@@ -85,7 +85,8 @@ impl<E: Env> Members<E> {
     }
 
     /// Writes a members record with newcomers in it, which then belong to it. The caller holds [`Self::one_change`], and has made them
-    /// ready: from this record on a start may believe them.
+    /// ready: from this record on a start may believe them. Where one of them does not take it, none joins, and the record that follows
+    /// says so: a start would wait for them, and count them among those who have a say.
     pub(crate) async fn record_newcomers(
         self: &Rc<Self>,
         members: Vec<Member>,
@@ -96,7 +97,14 @@ impl<E: Env> Members<E> {
         record.ssds.extend(members);
         record.spares.retain(|spare| ssds.iter().all(|ssd| ssd.uuid != spare.uuid));
         assert_follows(&self.record.borrow(), &record);
-        self.write_record_to(RecordKind::Members, record.encode(), ssds).await?;
+        if let Err(error) = self.write_record_to(RecordKind::Members, record.encode(), ssds).await {
+            let without = MembersRecord { epoch: record.epoch + 1, ..self.record.borrow().clone() };
+            // If that cannot be, the next change says it.
+            if self.write_record(RecordKind::Members, without.encode()).await.is_ok() {
+                self.is_on_record(without);
+            }
+            return Err(error);
+        }
         self.is_on_record(record);
         Ok(())
     }
@@ -114,7 +122,7 @@ impl<E: Env> Members<E> {
         payload: Vec<u8>,
         newcomers: &[Rc<Ssd<E>>],
     ) -> Result<(), Error> {
-        self.check_record_fits(kind, (HEADER_BYTES + payload.len()).next_multiple_of(4096), newcomers)?;
+        self.check_record_fits(kind, record_bytes(&payload), newcomers)?;
         // The state directory is nobody else's, and what it says would take effect by itself.
         until_looked(&self.env, self.owner()).await;
         self.check_is_ours()?;
@@ -174,10 +182,10 @@ impl<E: Env> Members<E> {
         Err(Error::new(ErrorKind::OtherMachine, message))
     }
 
-    fn check_record_fits(&self, kind: RecordKind, bytes: usize, newcomers: &[Rc<Ssd<E>>]) -> Result<(), Error> {
+    fn check_record_fits(&self, kind: RecordKind, bytes: u64, newcomers: &[Rc<Ssd<E>>]) -> Result<(), Error> {
         let areas = self.online_ssds().chain(newcomers).map(|ssd| kind.area(0, ssd.layout.catalogue_area_bytes).1);
         let room = areas.min().unwrap_or(CATALOGUE_AREA_BYTES_MAX);
-        if u64::try_from(bytes).is_ok_and(|bytes| bytes <= room) {
+        if bytes <= room {
             return Ok(());
         }
         let message = format!(
@@ -226,6 +234,11 @@ impl<E: Env> Members<E> {
             }
         }
     }
+}
+
+/// What a record with this payload takes of its area.
+pub(crate) fn record_bytes(payload: &[u8]) -> u64 {
+    u64::try_from((HEADER_BYTES + payload.len()).next_multiple_of(4096)).expect("an address has 64 bits at most")
 }
 
 /// # Panics
@@ -278,12 +291,16 @@ pub(crate) async fn newest_record(
 
 #[cfg(test)]
 mod tests {
+    use hotset_block::{HostDevice, MemoryDevice};
+
     use super::*;
     use crate::address::SsdIndex;
     use crate::config::PoolKind;
     use crate::format::members::tests::sample;
     use crate::format::rows::Rows;
-    use crate::pool::open::tests::with_pool;
+    use crate::format::superblock::{self, Superblock};
+    use crate::members::newcomer::new_member;
+    use crate::pool::open::tests::{with_pool, with_pool_and_state};
 
     fn follows(change: impl FnOnce(&mut MembersRecord)) {
         let mut record = sample();
@@ -323,6 +340,31 @@ mod tests {
     #[should_panic(expected = "a pool became one of another kind")]
     fn a_pool_keeps_its_kind() {
         follows(|record| record.kind = PoolKind::ReadWrite);
+    }
+
+    #[test]
+    fn a_newcomer_that_does_not_take_its_last_record_is_on_record_nowhere() {
+        with_pool_and_state(&[1, 2], async |pool| {
+            let superblock = Superblock { ssd_uuid: 3, ..superblock::tests::sample() };
+            let device = Rc::new(HostDevice::Memory(MemoryDevice::new(superblock.layout.ssd_bytes, 512)));
+            let HostDevice::Memory(memory) = &*device else { panic!("it lies in memory") };
+            memory.vanish();
+            let index = pool.members.next_index(0);
+            let newcomer =
+                Rc::new(Ssd::newcomer(pool.env.clone(), index, "new".to_owned(), Rc::clone(&device), &superblock));
+            let member = new_member(&pool.env, "new", 3, superblock.layout.ssd_bytes);
+            let _one_at_a_time = pool.members.one_change().await;
+            pool.members.record_newcomers(vec![member], &[newcomer]).await.expect_err("it is gone");
+            for ssd in pool.members.ssds() {
+                let read =
+                    async |offset, length| Some(ssd.read(RECORDS_OFFSET + offset, Buf::zeroed(length)).await.ok()?);
+                let area = ssd.layout.catalogue_area_bytes;
+                let record = newest_record(RecordKind::Members, area, None, read).await.expect("it is sound");
+                let record = MembersRecord::decode(&record.expect("it was written").payload).expect("it is sound");
+                let uuids: Vec<u128> = record.ssds.iter().map(|member| member.ssd_uuid).collect();
+                assert_eq!((uuids, record.epoch), (vec![1, 2], pool.members.record().epoch));
+            }
+        });
     }
 
     #[test]

@@ -35,6 +35,7 @@ use crate::members::pool_life::PoolLife;
 use crate::members::spare::Spare;
 use crate::members::ssd::{Fault, Ssd};
 use crate::pool::join::come_back::Returns;
+use crate::pool::plan::limit_exceeded;
 use crate::reasons::SpareReason;
 use crate::volume::place::{AttachedVolumes, PoolRooms};
 use crate::volume::settings::SettingsNow;
@@ -177,16 +178,13 @@ impl<E: Env> Joiner<E> {
         if self.life.is_stopping() {
             return Err(Error::new(ErrorKind::Stopping, "the pool stops"));
         }
-        if self.members.record().ssds.len() + layouts.len() > limits::SSDS_MAX {
-            return refused(format!("a pool has at most {} SSDs", limits::SSDS_MAX));
-        }
         if self.members.room() < layouts.len() {
             return refused("so many SSDs came and went that the daemon has to be restarted first".to_owned());
         }
-        if !self.clean.has_room_for_slots(layouts.iter().map(|layout| u64::from(layout.slot_count())).sum()) {
-            return refused("its cache blocks would be more than a pool can hold: use larger blocks".to_owned());
-        }
-        Ok(())
+        let ssds = self.members.record().ssds.len() + layouts.len();
+        let more: u64 = layouts.iter().map(|layout| u64::from(layout.slot_count())).sum();
+        let limit = limit_exceeded(ssds, u64::from(self.clean.slots().slot_count()) + more);
+        limit.map_or(Ok(()), |limit| refused(limit.to_string()))
     }
 
     /// Makes the newcomers ready, then members. All or none.
@@ -220,6 +218,17 @@ impl<E: Env> Joiner<E> {
 
     /// The records, the superblocks, and then the members record that makes SSDs of them.
     pub(super) async fn record_newcomers(
+        self: &Rc<Self>,
+        ssds: &[Rc<SlotSsd<E>>],
+        superblocks: &[Superblock],
+    ) -> Result<(), Error> {
+        self.clean.make_room_for(ssds).await;
+        let recorded = self.record_ready_newcomers(ssds, superblocks).await;
+        self.clean.room_is_used();
+        recorded
+    }
+
+    async fn record_ready_newcomers(
         self: &Rc<Self>,
         ssds: &[Rc<SlotSsd<E>>],
         superblocks: &[Superblock],

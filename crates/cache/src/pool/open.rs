@@ -65,7 +65,11 @@ pub(crate) async fn open<E: Env>(
 ) -> Result<Rc<PoolInner<E>>, Error> {
     let (mut survey, entry) = Survey::<E>::enter(&env, ssds, state.as_ref(), missing).await?;
     survey.set_aside_old_copies(&env, missing).await?;
-    let unexpected = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
+    let mut unexpected = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
+    unexpected.extend(survey.leave_out_excess());
+    if missing == Missing::Refuse {
+        survey.check_read()?;
+    }
     let plan = survey.membership();
     let proven = survey.is_proven();
     if missing == Missing::Refuse && !plan.missing.is_empty() {

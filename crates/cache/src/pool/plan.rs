@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::format::layout::{Layout, segment_bytes_for};
 use crate::log::capacity::{LogSize, ROWS_MIN, capacity};
 use crate::memory::MemoryTerms;
+use crate::reasons::PoolLimit;
 use crate::status::PoolPlan;
 
 /// What a new pool is to be.
@@ -14,6 +15,14 @@ pub struct PoolSpec {
     pub name: PoolName,
     pub kind: PoolKind,
     pub settings: PoolSettings,
+}
+
+/// Why a pool cannot have so many SSDs, or so many slots; `None`: it can.
+pub(crate) fn limit_exceeded(ssds: usize, slots: u64) -> Option<PoolLimit> {
+    if ssds > limits::SSDS_MAX {
+        return Some(PoolLimit::Ssds);
+    }
+    (slots > u64::from(SLOTS_MAX)).then_some(PoolLimit::Slots)
 }
 
 /// See [`crate::Pool::plan`].

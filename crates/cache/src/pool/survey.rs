@@ -21,9 +21,10 @@ use crate::format::{FORMAT_VERSION, OtherStream, Unreadable, Unusable};
 use crate::members::label::{LABEL_BYTES, Named, has_older_superblock, newest_superblock};
 use crate::members::newest::{FoundWitnesses, Numbered, Records};
 use crate::members::owner::{Admitted, OpenAdmission, Takeover, admission, dismiss_owner, mark_in};
-use crate::members::records::newest_record;
+use crate::members::records::{newest_record, record_bytes};
 use crate::members::spare::Spare;
-use crate::reasons::{AllCold, NotUsed, SpareReason};
+use crate::pool::plan::limit_exceeded;
+use crate::reasons::{AllCold, NotUsed, PoolLimit, SpareReason};
 use crate::status::SsdStatus;
 use crate::time_limit::within;
 
@@ -50,6 +51,8 @@ pub(crate) struct SurveyedSsd<D> {
     pub(crate) mark: Option<Owner>,
     /// Its superblock is of an older version.
     pub(crate) is_older: bool,
+    /// Why some of its records cannot be read: the newest may be among them.
+    unread: Option<Error>,
 }
 
 impl<D> SurveyedSsd<D> {
@@ -252,17 +255,33 @@ impl<E: Env> Survey<E> {
         }
     }
 
-    /// Members that are there, and all of them. A state directory that knows nothing proves nothing.
+    /// Members that are there and can be read, and all of them. A state directory that knows nothing proves nothing.
     fn votes(&self) -> (usize, usize) {
-        let present = self.found.iter().filter(|ssd| ssd.is_in(&self.records.members.value)).count()
-            + usize::from(self.state_knows);
-        (present, self.records.members.value.ssds.len() + 1)
+        let read = self.members_found().filter(|ssd| ssd.unread.is_none()).count() + usize::from(self.state_knows);
+        (read, self.records.members.value.ssds.len() + 1)
     }
 
-    /// The newest records that are there are the pool's newest: a majority of its members is there.
+    fn members_found(&self) -> impl Iterator<Item = &SurveyedSsd<E::Device>> {
+        self.found.iter().filter(|ssd| ssd.is_in(&self.records.members.value))
+    }
+
+    /// Members that are there, and of which nobody knows whether they have something newer.
+    fn unread(&self) -> impl Iterator<Item = (&SurveyedSsd<E::Device>, &Error)> {
+        self.members_found().filter_map(|ssd| Some((ssd, ssd.unread.as_ref()?)))
+    }
+
+    /// The newest records that were read are the pool's newest: a majority of its members is there, and no record took effect on those
+    /// alone that are not there or cannot be read.
     pub(crate) fn is_proven(&self) -> bool {
-        let (present, all) = self.votes();
-        present * 2 > all
+        let (read, all) = self.votes();
+        let present = read + self.unread().count();
+        present * 2 > all && (all - read) * 2 <= all
+    }
+
+    /// A record cannot be read that may be newer than all that were: another time it may be.
+    pub(crate) fn check_read(&self) -> Result<(), Error> {
+        let first = self.unread().next().filter(|_| !self.is_proven());
+        first.map_or(Ok(()), |(_, error)| Err(error.clone()))
     }
 
     /// Dirty data is believed only if a majority of the members agrees on it, and SSDs that are no members are not
@@ -276,11 +295,17 @@ impl<E: Env> Survey<E> {
             let (present, all) = self.votes();
             let is_there = |member: &Member| self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid);
             let missing: Vec<&Member> = members.ssds.iter().filter(|member| !is_there(member)).collect();
-            let paths: Vec<&str> = missing.iter().map(|member| member.path.as_str()).collect();
-            let reasons = self.reasons_of(missing.iter().copied());
+            let unread = || self.unread();
+            let paths: Vec<&str> = missing
+                .iter()
+                .map(|member| member.path.as_str())
+                .chain(unread().map(|(ssd, _)| ssd.named.path.as_str()))
+                .collect();
+            let unread: String = unread().map(|(_, error)| format!("; {error}")).collect();
+            let reasons = self.reasons_of(missing.iter().copied()) + &unread;
             let or_state = if self.state_knows { "" } else { ", or the state directory" };
             let message = format!(
-                "pool {}: only {present} of its {all} members are there, which cannot prove its newest state: bring back \
+                "pool {}: only {present} of its {all} members are there and can be read, which cannot prove its newest state: bring back \
                  {} as they were{or_state}{reasons}",
                 members.name,
                 paths.join(", ")
@@ -293,13 +318,41 @@ impl<E: Env> Survey<E> {
         let found = std::mem::take(&mut self.found);
         let members = &self.records.members.value;
         // What is listed of those that left is all that is taken from them.
-        let is_listed = |ssd: &SurveyedSsd<E::Device>| {
-            self.records.known_losses().is_some_and(|losses| losses.names(ssd.superblock.ssd_uuid))
-        };
         let (kept, unexpected): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|ssd| ssd.is_in(members) || is_listed(ssd));
+            found.into_iter().partition(|ssd| ssd.is_in(members) || self.is_listed(ssd));
         self.found = kept;
         Ok(unexpected.iter().map(|ssd| status_of_other(ssd, NotUsed::LeftEarlier)).collect())
+    }
+
+    /// What is back and would not be let in by a join, because the pool has no room for it, does not come in by a start either. Takes that
+    /// out, above all what nothing is listed of; answers what the status says of it.
+    pub(crate) fn leave_out_excess(&mut self) -> Vec<SsdStatus> {
+        let catalogue_bytes = record_bytes(&self.records.catalogue.value.encode());
+        let members = &self.records.members.value;
+        let found = std::mem::take(&mut self.found);
+        let (kept, mut back): (Vec<_>, Vec<_>) = found.into_iter().partition(|ssd| ssd.is_in(members));
+        back.sort_by_key(|ssd| !self.is_listed(ssd));
+        let slots_of = |ssd: &SurveyedSsd<E::Device>| u64::from(ssd.superblock.layout.slot_count());
+        let (mut ssds, mut slots) = (members.ssds.len(), kept.iter().map(slots_of).sum::<u64>());
+        self.found = kept;
+        let mut excess = Vec::new();
+        for ssd in back {
+            let is_small = catalogue_bytes > ssd.superblock.layout.catalogue_area_bytes;
+            let limit = limit_exceeded(ssds + 1, slots + slots_of(&ssd));
+            match limit.or(is_small.then_some(PoolLimit::Catalogue)) {
+                Some(limit) => excess.push(status_of_other(&ssd, NotUsed::NoRoom { limit })),
+                None => {
+                    (ssds, slots) = (ssds + 1, slots + slots_of(&ssd));
+                    self.found.push(ssd);
+                }
+            }
+        }
+        excess
+    }
+
+    /// It has what is listed as unavailable.
+    fn is_listed(&self, ssd: &SurveyedSsd<E::Device>) -> bool {
+        self.records.known_losses().is_some_and(|losses| losses.names(ssd.superblock.ssd_uuid))
     }
 
     /// Of every segment of every live row a copy is there, or both are on record as lost; else nothing is changed, above all
@@ -510,21 +563,25 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<SurveyedSsd
     let (mark, is_older) = (mark_in(&bytes, superblock.ssd_uuid), has_older_superblock(&bytes));
     let area = superblock.layout.catalogue_area_bytes;
     let uuid = Some(superblock.pool_uuid);
-    let read =
-        async |offset: u64, length: usize| read_at::<E>(env, &named.device, RECORDS_OFFSET + offset, length).await;
+    let unread = Cell::new(None);
+    let read = async |offset: u64, length: usize| {
+        let (buf, result) = named.device.read(RECORDS_OFFSET + offset, env.buffers().take(length)).await;
+        result.map_err(|error| unread.set(Some(error))).ok().map(|()| buf)
+    };
     let members = newest_record(RecordKind::Members, area, uuid, read).await;
     let catalogue = newest_record(RecordKind::Catalogue, area, uuid, read).await;
     let rows = newest_record(RecordKind::Rows, area, uuid, read).await;
     let witness = newest_record(RecordKind::Witness, area, uuid, read).await;
+    let unread = unread.into_inner().map(|error| Error::device(&format!("{what}, member records"), &error));
     if superblock.spare {
         // What it holds from an earlier time in the pool is nobody's word.
         let (members, catalogue, rows, witness) = (None, None, None, None);
-        return Ok(SurveyedSsd { named, superblock, members, catalogue, rows, witness, mark, is_older });
+        return Ok(SurveyedSsd { named, superblock, members, catalogue, rows, witness, mark, is_older, unread: None });
     }
     let members = known(&what, RecordKind::Members, members)?;
     let catalogue = known(&what, RecordKind::Catalogue, catalogue)?;
     let (rows, witness) = (known(&what, RecordKind::Rows, rows)?, known(&what, RecordKind::Witness, witness)?);
-    Ok(SurveyedSsd { named, superblock, members, catalogue, rows, witness, mark, is_older })
+    Ok(SurveyedSsd { named, superblock, members, catalogue, rows, witness, mark, is_older, unread })
 }
 
 /// A member's record. One that is broken is none; what a later Hotset wrote is not passed over.

@@ -78,3 +78,89 @@ impl<E: Env> LoggedVolume<'_, E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::future::{join, select};
+    use hotset_block::{HostDevice, HostEnv, MemoryDevice, PAGE_BYTES, ZeroMode};
+
+    use crate::config::{PAGE, VolumeSettings, VolumeSpec};
+    use crate::log::Log;
+    use crate::log::tests::{MoveInFlight, set_aside_while_moved};
+    use crate::pool::open::tests::with_pool_and_state;
+    use crate::volume::inner::Volume;
+    use crate::volume::requests::{Durability, ZeroEffort};
+
+    use super::*;
+
+    const PAGE_OF_HOST: u64 = 9;
+
+    /// Hosts write, write a part, and zero a page that is just being moved and was set aside meanwhile, each in a pool of its own. Then
+    /// the move `ends`, and `check` is told the log, and whether the backing device has what the host wrote.
+    fn with_requests(requests: &[u8], ends: fn(&MoveInFlight, &Log<HostEnv>), check: fn(&Log<HostEnv>, bool)) {
+        for request in requests {
+            with_pool_and_state(&[1, 2, 3], async |pool| {
+                let log = pool.log.as_ref().expect("a read-write pool has a log");
+                let backing = MemoryDevice::new(1 << 20, 512);
+                let (name, settings) = ("disk".parse().expect("a name"), VolumeSettings::default());
+                let spec = VolumeSpec { name, backing: "disk.img".to_owned(), settings };
+                let volume =
+                    Volume::open(pool.env.clone(), spec, HostDevice::Memory(backing.clone())).expect("it fits");
+                let mut bytes = backing.unplug();
+                bytes.fill(7);
+                backing.plug(bytes);
+                pool.attach(&volume.inner).await.expect("the state directory takes it");
+                let index = volume.inner.attached().expect("it is attached").index;
+                let moving = set_aside_while_moved(log, index, PAGE_OF_HOST);
+                let of = |length| pool.env.buffers().take_zeroed(length);
+                let range = ByteRange::at(PAGE_OF_HOST * PAGE, PAGE);
+                let asked = async {
+                    match request {
+                        0 => volume.write(range.start, of(PAGE_BYTES), Durability::Volatile).await,
+                        1 => volume.write(range.start, of(512), Durability::Volatile).await,
+                        _ => {
+                            volume.write_zeroes(range, ZeroMode::MayPunch, ZeroEffort::Any, Durability::Volatile).await
+                        }
+                    }
+                };
+                let is_on_backing = || {
+                    let bytes = backing.unplug();
+                    let is_zero = bytes[usize::try_from(range.start).expect("the device is small")] == 0;
+                    backing.plug(bytes);
+                    is_zero
+                };
+                let turns = async || {
+                    for _ in 0..200 {
+                        pool.env.sleep(Duration::ZERO).await;
+                    }
+                };
+                let meanwhile = async {
+                    turns().await;
+                    assert!(!is_on_backing(), "the move may take effect, or be found by a start, after it");
+                    ends(&moving, log);
+                    turns().await;
+                    check(log, is_on_backing());
+                };
+                select(std::pin::pin!(join(asked, std::future::pending::<()>())), std::pin::pin!(meanwhile)).await;
+            });
+        }
+    }
+
+    // proves: F5, F7
+    #[test]
+    fn what_a_host_writes_to_an_unavailable_page_that_is_just_being_moved_is_newer_than_what_is_moved() {
+        with_requests(&[0, 1, 2], MoveInFlight::completes, |log, is_on_backing| {
+            assert!(!is_on_backing && log.total().lost == 0, "the log has it, and takes what the host writes");
+        });
+    }
+
+    // proves: F5, F7
+    #[test]
+    fn what_a_host_writes_to_an_unavailable_page_whose_move_failed_is_on_the_backing_device() {
+        with_requests(&[0, 2], MoveInFlight::fails, |log, is_on_backing| {
+            assert!(is_on_backing && log.total().lost == 0, "no SSD has anything of it");
+        });
+    }
+}

@@ -147,6 +147,9 @@ impl<E: Env> VolumeInner<E> {
             let Some(logged) = LoggedVolume::of(self, &attached) else {
                 return Ok((held, Some(attached), Route::Around));
             };
+            if logged.log.data_loss().is_moved(attached.index, &pages) {
+                Box::pin(logged.log.data_loss().until_not_moved(attached.index, &pages)).await?;
+            }
             match logged.route(&pages, hints) {
                 Route::Wait => {}
                 route @ (Route::Append(_) | Route::Around | Route::WithoutSsds | Route::Replace | Route::Split(_)) => {

@@ -136,6 +136,11 @@ impl<E: Env> VolumeInner<E> {
             let live = logged.log.overlay().first_in(attached.index, &pages);
             let Some(live) = live else { break };
             add(&self.steps, 1);
+            let next_pages = live.page..pages.end.min(live.page + ZERO_PAGES_AT_ONCE);
+            if logged.log.data_loss().is_moved(attached.index, &next_pages) {
+                logged.log.data_loss().until_not_moved(attached.index, &next_pages).await?;
+                continue;
+            }
             let first = live.page * PAGE;
             if start < first {
                 around.push(ByteRange { start, end: first });

@@ -299,6 +299,35 @@ impl<E: Env> DataLoss<E> {
 
     // ---- pages leave the list
 
+    /// Returns when nothing that is on its way into the log has one of these pages that is unavailable: what was moved while its copies
+    /// left takes effect, or is unavailable as before and no start finds it elsewhere. Whatever is newer comes after that. The caller holds
+    /// the pages, and looks again at what they are: nothing of them begins to be moved while they are unavailable.
+    ///
+    /// # Errors
+    /// The pool has stopped meanwhile.
+    pub(crate) async fn until_not_moved(&self, volume: VolumeIndex, pages: &Range<u64>) -> Result<(), Error> {
+        loop {
+            let completed = self.signals.room.wait();
+            if !self.is_moved(volume, pages) {
+                return Ok(());
+            }
+            completed.await;
+            if self.life.has_stopped() {
+                return Err(stopped());
+            }
+        }
+    }
+
+    /// See [`Self::until_not_moved`].
+    pub(crate) fn is_moved(&self, volume: VolumeIndex, pages: &Range<u64>) -> bool {
+        let overlay = self.state.overlay.borrow();
+        if overlay.counts(volume).lost == 0 {
+            return false;
+        }
+        let mut unavailable = overlay.range(volume, pages.clone()).filter(LivePage::is_unavailable);
+        unavailable.any(|live| self.state.stream.may_bring(volume, live.page))
+    }
+
     /// These pages are durable on the backing device: the list must not name them any more, durably, before the host hears of
     /// it. Those who come at the same time share one record. The caller holds the pages.
     pub(crate) async fn take_off_list(&self, volume: VolumeIndex, pages: &Range<u64>) -> Result<(), Error> {
@@ -356,6 +385,9 @@ impl<E: Env> DataLoss<E> {
     /// Adds what is unavailable of these pages now. What a copy brings after all, or may bring later, is dirty as before instead. Nobody
     /// may be writing them.
     pub(crate) async fn accept(&self, volume: VolumeIndex, pages: &Range<u64>, accepted: &mut AcceptedLosses) {
+        if self.until_not_moved(volume, pages).await.is_err() {
+            return;
+        }
         let all: Vec<LivePage> = self.state.overlay.borrow().range(volume, pages.clone()).collect();
         for live in all.into_iter().filter(LivePage::is_unavailable) {
             match self.read_listed(&live).await {
@@ -491,7 +523,7 @@ mod tests {
     use crate::format::crc32c;
     use crate::format::layout::SUPERBLOCK_OFFSETS;
     use crate::log::Log;
-    use crate::log::tests::{copy_on, open_row, row_aside};
+    use crate::log::tests::{copy_on, open_row, row_aside, set_aside_while_moved};
     use crate::members::life::LifeChange;
     use crate::members::segments::Purpose;
     use crate::members::ssd::Fault;
@@ -632,6 +664,21 @@ mod tests {
             log.data_loss.accept(volume, &(0..9), &mut accepted).await;
             assert_eq!(accepted.0.into_keys().collect::<Vec<_>>(), [(volume, 2)]);
             assert_eq!(log.state.counts(volume).lost, 1);
+        });
+    }
+
+    // proves: F5, F7
+    #[test]
+    fn what_is_just_being_moved_is_not_accepted_as_lost() {
+        with_pool_and_state(&[1, 2, 3], async |pool| {
+            let log = pool.log.as_ref().expect("a read-write pool has a log");
+            let volume = log.ids.free_index();
+            log.ids.attach(volume, 7);
+            let moving = set_aside_while_moved(log, volume, 9);
+            let mut accepted = AcceptedLosses::default();
+            let ends = async { moving.completes(log) };
+            join(log.data_loss.accept(volume, &(0..20), &mut accepted), ends).await;
+            assert!(accepted.0.is_empty());
         });
     }
 
