@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use hotset_block::Env;
 use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings};
-use hotset_cache::{CacheUse, Cleared, Drained, ErrorKind, Flushed, PoolStatus};
+use hotset_cache::{CacheUse, Cleared, Drained, ErrorKind, Flushed, Health, PoolStatus};
 
 use crate::daemon::Daemon;
 use crate::device::SimDevice;
+use crate::disk::Faults;
 use crate::shape::Profile;
 use crate::world::{Attachment, PoolKnown};
 use crate::{idle, log_shape, members, scrubs, second_loss, shape};
@@ -35,7 +36,9 @@ pub async fn work(daemon: Daemon) {
         daemon.env.sleep(Duration::from_millis(pause)).await;
         check_status(&daemon);
         if daemon.world.shape.profile == Profile::FailedFlush && !daemon.stopping.get() {
-            clear(&daemon).await;
+            clear(&daemon, 0).await;
+        } else if daemon.world.shape.troubles.backing_errors && !daemon.stopping.get() {
+            look_after_backing(&daemon).await;
         }
         // Of a pool that is being deleted or made nobody else asks for anything.
         let unsure = [PoolKnown::Unmade, PoolKnown::Unsure].contains(&daemon.world.pool.get());
@@ -90,28 +93,51 @@ async fn resize_memory(daemon: &Daemon) {
     }
 }
 
-/// A backing device of which a flush failed is opened again.
-async fn clear(daemon: &Daemon) {
-    let Some(volume) = daemon.volume(0) else { return };
-    let host = &daemon.world.volumes[0];
+/// A backing device that failed or went away is sound again, or seems to be, and is opened again.
+async fn look_after_backing(daemon: &Daemon) {
+    for (number, host) in daemon.world.volumes.iter().enumerate() {
+        let is_wrong =
+            host.disk.is_gone() || daemon.volume(number).is_some_and(|volume| volume.status().health != Health::Good);
+        if !is_wrong || daemon.stopping.get() || daemon.world.simulation.draw(|random| !random.one_in(4)) {
+            continue;
+        }
+        if daemon.world.simulation.draw(|random| !random.one_in(4)) {
+            host.disk.set_faults(Faults::default());
+        }
+        clear(daemon, number).await;
+    }
+}
+
+/// A backing device is opened again, if something was wrong with it.
+async fn clear(daemon: &Daemon, number: usize) {
+    let Some(volume) = daemon.volume(number) else { return };
+    let host = &daemon.world.volumes[number];
     let writes_back = daemon.world.writes_back();
+    let failures_before = Cell::new(0);
     let open = async || {
+        host.disk.come_back();
         host.disk.reset();
+        failures_before.set(host.disk.failed_operations());
         // What the log has is not lost: there the model allows more than may happen.
         if writes_back {
             host.model.borrow_mut().reopened();
+            host.cut.set(false);
         }
         Ok(SimDevice::open(&host.disk))
     };
     match volume.clear(open).await {
         Ok(Cleared::Opened { doubtful }) => {
             daemon.world.simulation.note(|| format!("{}: opened again, doubtful: {doubtful}", host.disk.name));
+            host.trusted_after.set(failures_before.get());
+            // What it lost while it was away is known from here on.
+            host.cut.set(false);
             if doubtful && !writes_back {
                 host.model.borrow_mut().reopened_untold();
             }
         }
         Ok(Cleared::NotNeeded) => {}
-        Err(error) if host.may_fail() || daemon.stopping.get() => {
+        // What is being changed, or has to be whole, is left alone.
+        Err(error) if error.kind == ErrorKind::Refused || host.may_fail() || daemon.stopping.get() => {
             daemon.world.simulation.note(|| format!("not cleared: {error}"));
             if volume.is_closed() {
                 host.model.borrow_mut().reopened();

@@ -184,6 +184,11 @@ impl Cell {
         self.entries.iter().any(|entry| entry.content == content)
     }
 
+    /// A host knows that this write happened here, and nothing was lost since that might have been it.
+    pub(crate) fn is_acknowledged(&self, version: u64) -> bool {
+        self.position(version).is_some_and(|at| self.entries[at].acknowledged.is_some())
+    }
+
     /// What a read that began at `begin` may return, for people.
     pub(crate) fn legal_since(&self, begin: Tick) -> String {
         let legal = self.entries.iter().filter(|entry| entry.is_visible_since(begin));

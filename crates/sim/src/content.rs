@@ -47,6 +47,12 @@ pub fn recognise(bytes: &[u8], place: CellPlace) -> Content {
     if is_filled(bytes, place, version) { Content::Write(version) } else { Content::Foreign }
 }
 
+/// Which write a cell of `place` says that it is of, taken at its word: what it holds was judged when it came there.
+pub fn write_named(bytes: &[u8], place: CellPlace) -> Option<u64> {
+    let named = (word(bytes, 0), word(bytes, 1), word(bytes, 2)) == (MAGIC, place.volume, place.cell);
+    named.then(|| word(bytes, 3))
+}
+
 /// For people: what a cell that holds the wrong bytes holds.
 pub fn describe(bytes: &[u8]) -> String {
     if word(bytes, 0) != MAGIC {

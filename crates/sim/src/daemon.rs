@@ -14,7 +14,7 @@ use hotset_cache::{
 
 use crate::device::SimDevice;
 use crate::executor::SimEnv;
-use crate::world::{Attachment, HostVolume, PoolKnown, Ssd, World};
+use crate::world::{Attachment, HostVolume, PoolKnown, World};
 
 /// What the memory cache of a life may take: a few pages, some hundred, or none, so that slots are read.
 const MEMORY_BYTES: [u64; 4] = [0, 40 << 10, 160 << 10, 2 << 20];
@@ -103,7 +103,7 @@ impl Daemon {
         }
         // What is damaged is not blank.
         let told = self.world.present_ssds().filter(|ssd| !self.world.may_suffer(ssd) || ssd.is_blank());
-        self.world.pool.get() == PoolKnown::Unsure && told.into_iter().any(|ssd| !self.carries_pool(ssd))
+        self.world.pool.get() == PoolKnown::Unsure && told.into_iter().any(|ssd| !self.world.carries_pool(ssd))
     }
 
     /// Its volumes may have dirty data there: nothing is served of them.
@@ -129,7 +129,7 @@ impl Daemon {
 
     async fn find_pool(&self) -> Result<Pool<SimEnv>, Error> {
         let ours: Vec<_> =
-            self.world.present_ssds().filter(|ssd| self.carries_pool(ssd)).map(|ssd| &ssd.disk).collect();
+            self.world.present_ssds().filter(|ssd| self.world.carries_pool(ssd)).map(|ssd| &ssd.disk).collect();
         let named =
             || ours.iter().map(|disk| Named { path: disk.name.clone(), device: SimDevice::open(disk) }).collect();
         let state = || Some(SimDevice::open(&self.world.state.borrow()));
@@ -143,21 +143,11 @@ impl Daemon {
         }
     }
 
-    fn carries_pool(&self, ssd: &Ssd) -> bool {
-        let label = ssd.label();
-        self.world.simulation.note(|| format!("{}: {label:?}", ssd.disk.name));
-        matches!(label, Ok(Some(label)) if label.pool_name.as_str() == self.pool_name())
-    }
-
-    fn pool_name(&self) -> String {
-        format!("pool-{}", self.world.pool_number.get())
-    }
-
     async fn create_pool(&self) {
         self.world.pool_number.set(self.world.pool_number.get() + 1);
         let mut settings = self.world.settings.get();
         settings.checksums = self.world.shape.settings.checksums;
-        let name = self.pool_name().parse().expect("it follows the rule");
+        let name = self.world.pool_name().parse().expect("it follows the rule");
         let spec = PoolSpec { name, kind: self.world.shape.kind, settings };
         let first = self.world.present_ssds().take(self.world.shape.ssds_at_first);
         let ssds: Vec<_> = first.map(|ssd| Rc::clone(&ssd.disk)).collect();
@@ -481,11 +471,10 @@ impl Daemon {
         !self.world.silent_for.get().is_zero()
     }
 
-    /// Whether a host may get this error now.
-    pub fn may_answer(&self, host: &HostVolume, error: &Error) -> bool {
-        // A pool that stops does not wait for SSDs that do not answer.
+    /// A pool that stops refuses, and does not wait for SSDs that do not answer.
+    pub fn stops(&self, error: &Error) -> bool {
         let stops = error.kind == ErrorKind::Stopping || (error.kind == ErrorKind::Gone && self.saw_silence());
-        host.may_fail() || (stops && self.closing.get())
+        stops && self.closing.get()
     }
 }
 

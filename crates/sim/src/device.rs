@@ -17,11 +17,13 @@ use crate::media::length;
 /// See the file's summary.
 pub struct SimDevice {
     disk: Rc<Disk>,
+    /// How often the disk had gone away when this was opened.
+    departures: u64,
 }
 
 impl SimDevice {
     pub fn open(disk: &Rc<Disk>) -> Self {
-        Self { disk: Rc::clone(disk) }
+        Self { disk: Rc::clone(disk), departures: disk.departures() }
     }
 
     /// The contract of every transfer. Breaking it is the engine's bug, whatever the device then answers.
@@ -51,7 +53,7 @@ impl SimDevice {
         durable: bool,
     ) -> Result<(), DeviceError> {
         self.check(operation, range)?;
-        let answer = self.disk.submit_write(range.start, bytes, durable);
+        let answer = self.disk.submit_write(self.departures, range.start, bytes, durable);
         Outcome { answer }.await.map_err(|kind| DeviceError::new(kind, operation, range))
     }
 }
@@ -83,7 +85,7 @@ impl Device for SimDevice {
 
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
         let nowhere = ByteRange { start: 0, end: 0 };
-        self.disk.identity().map_err(|kind| DeviceError::new(kind, Operation::Identity, nowhere))
+        self.disk.identity(self.departures).map_err(|kind| DeviceError::new(kind, Operation::Identity, nowhere))
     }
 
     async fn read(&self, offset: u64, mut buf: Buf) -> (Buf, Result<(), DeviceError>) {
@@ -91,7 +93,7 @@ impl Device for SimDevice {
         if let Err(error) = self.check(Operation::Read, range) {
             return (buf, Err(error));
         }
-        let answer = self.disk.submit_read(offset, buf.len());
+        let answer = self.disk.submit_read(self.departures, offset, buf.len());
         let outcome = Outcome { answer: Rc::clone(&answer) }.await;
         match outcome {
             Ok(()) => buf.copy_from_slice(&answer.borrow().data),
@@ -114,7 +116,7 @@ impl Device for SimDevice {
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {
-        let answer = self.disk.submit_flush();
+        let answer = self.disk.submit_flush(self.departures);
         let whole = ByteRange { start: 0, end: self.disk.info().size_bytes };
         Outcome { answer }.await.map_err(|kind| DeviceError::new(kind, Operation::Flush, whole))
     }
@@ -140,7 +142,7 @@ impl Device for SimDevice {
 
     fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
         self.check(Operation::Allocation, range)?;
-        if self.disk.is_gone() {
+        if self.disk.is_away(self.departures) {
             return Err(DeviceError::new(DeviceErrorKind::Gone, Operation::Allocation, range));
         }
         let mut extents: Vec<Extent> = Vec::new();

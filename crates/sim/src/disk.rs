@@ -81,8 +81,8 @@ pub struct Speed {
 
 /// Who wants to know what is written to a disk.
 pub trait Watcher {
-    /// A write was submitted.
-    fn wrote(&self, offset: u64, bytes: &[u8]);
+    /// A write was submitted, to where the disk holds these bytes. `alone`: no other write there is under way.
+    fn wrote(&self, offset: u64, bytes: &[u8], held: &[u8], alone: bool);
 }
 
 /// See the file's summary.
@@ -105,9 +105,11 @@ struct State {
     faults: Faults,
     /// Pages that no read brings, by where they begin.
     bad_pages: BTreeSet<u64>,
-    failed_operations: u64,
+    failures: Vec<Failure>,
     reads: u64,
     gone: bool,
+    /// How often it went away: a handle from before that is of no use any more.
+    departures: u64,
     /// It answers nothing.
     silent: bool,
     /// What it would have answered meanwhile.
@@ -126,6 +128,21 @@ pub struct Refuses {
     pub lands: bool,
 }
 
+/// An operation that failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    pub kind: Failed,
+    pub range: ByteRange,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    Read,
+    /// A write, a discard, or what was to make it durable.
+    Write,
+    Flush,
+}
+
 /// A device that was taken away: what it holds and what it says of itself.
 #[derive(Clone)]
 pub struct Saved {
@@ -135,6 +152,9 @@ pub struct Saved {
 }
 
 struct InflightOp {
+    /// Of the handle that asked for it.
+    departures: u64,
+    range: ByteRange,
     work: Work,
     answer: Rc<RefCell<Answer>>,
 }
@@ -155,12 +175,30 @@ enum Work {
     },
 }
 
+impl InflightOp {
+    /// What it is if it fails.
+    fn failure(&self) -> Failure {
+        let kind = match &self.work {
+            Work::Read { .. } => Failed::Read,
+            Work::Write { .. } => Failed::Write,
+            Work::Flush { .. } => Failed::Flush,
+        };
+        Failure { kind, range: self.range }
+    }
+}
+
 /// Where an operation's outcome appears.
 #[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) outcome: Option<Result<(), DeviceErrorKind>>,
     pub(crate) data: Vec<u8>,
     pub(crate) waker: Option<Waker>,
+}
+
+impl State {
+    fn is_away(&self, departures: u64) -> bool {
+        self.gone || self.departures != departures
+    }
 }
 
 impl Disk {
@@ -197,9 +235,10 @@ impl Disk {
             inflight: BTreeMap::new(),
             faults: Faults::default(),
             bad_pages: BTreeSet::new(),
-            failed_operations: 0,
+            failures: Vec::new(),
             reads: 0,
             gone: false,
+            departures: 0,
             silent: false,
             unanswered: Vec::new(),
             refuses: None,
@@ -217,38 +256,56 @@ impl Disk {
 
     // ---- what a device handle asks
 
-    pub(crate) fn identity(&self) -> Result<DeviceIdentity, DeviceErrorKind> {
+    /// How often it has gone away so far.
+    pub(crate) fn departures(&self) -> u64 {
+        self.state.borrow().departures
+    }
+
+    /// It is away for a handle that was opened after so many departures.
+    pub(crate) fn is_away(&self, departures: u64) -> bool {
+        self.state.borrow().is_away(departures)
+    }
+
+    pub(crate) fn identity(&self, departures: u64) -> Result<DeviceIdentity, DeviceErrorKind> {
         let state = self.state.borrow();
-        if state.gone {
+        if state.is_away(departures) {
             return Err(DeviceErrorKind::Gone);
         }
         let change_mark = state.identity.change_mark.map(|_| state.change_mark);
         Ok(DeviceIdentity { change_mark, ..state.identity.clone() })
     }
 
-    pub(crate) fn submit_read(self: &Rc<Self>, offset: u64, len: usize) -> Rc<RefCell<Answer>> {
+    pub(crate) fn submit_read(self: &Rc<Self>, departures: u64, offset: u64, len: usize) -> Rc<RefCell<Answer>> {
         self.state.borrow_mut().reads += 1;
         let sampled = self.simulation.draw(|random| random.one_in(4));
         let answer = Rc::new(RefCell::new(Answer { data: vec![0; len], ..Answer::default() }));
         if sampled {
             self.state.borrow().media.current.read(offset, &mut answer.borrow_mut().data);
         }
-        self.submit(Kind::Read, self.simulation.unique(), Work::Read { offset, sampled }, answer)
+        let range = ByteRange::at(offset, length(&answer.borrow().data));
+        self.submit(
+            Kind::Read,
+            self.simulation.unique(),
+            InflightOp { departures, range, work: Work::Read { offset, sampled }, answer },
+        )
     }
 
     /// `durable`: no flush is needed for it.
-    pub(crate) fn submit_write(self: &Rc<Self>, offset: u64, data: &[u8], durable: bool) -> Rc<RefCell<Answer>> {
-        let watcher = self.state.borrow().watcher.clone();
-        if let Some(watcher) = watcher {
-            watcher.wrote(offset, data);
-        }
+    pub(crate) fn submit_write(
+        self: &Rc<Self>,
+        departures: u64,
+        offset: u64,
+        data: &[u8],
+        durable: bool,
+    ) -> Rc<RefCell<Answer>> {
+        self.tell_watcher(offset, data);
         self.simulation.count_write(data, index(u64::from(self.info().logical_block_bytes)));
         let operation = self.simulation.unique();
         let (now, rest) = self.landing_plan(offset, data);
         {
             let mut state = self.state.borrow_mut();
             state.change_mark += 1;
-            if !state.gone {
+            if !state.is_away(departures) {
                 now.into_iter().for_each(|(offset, data)| state.media.land(operation, offset, data));
             }
         }
@@ -257,13 +314,35 @@ impl Disk {
             false if is_journal_sector(data) => Kind::WriteOfJournal,
             false => Kind::Write,
         };
-        self.submit(kind, operation, Work::Write { rest, durable }, Rc::default())
+        let range = ByteRange::at(offset, length(data));
+        self.submit(
+            kind,
+            operation,
+            InflightOp { departures, range, work: Work::Write { rest, durable }, answer: Rc::default() },
+        )
     }
 
-    pub(crate) fn submit_flush(self: &Rc<Self>) -> Rc<RefCell<Answer>> {
+    fn tell_watcher(&self, offset: u64, data: &[u8]) {
+        let state = self.state.borrow();
+        let Some(watcher) = state.watcher.clone() else { return };
+        let range = ByteRange::at(offset, length(data));
+        let is_beside = |other: &InflightOp| matches!(other.work, Work::Write { .. }) && other.range.overlaps(range);
+        let alone = !state.inflight.values().any(is_beside);
+        drop(state);
+        let mut held = vec![0; data.len()];
+        self.peek(offset, &mut held);
+        watcher.wrote(offset, data, &held, alone);
+    }
+
+    pub(crate) fn submit_flush(self: &Rc<Self>, departures: u64) -> Rc<RefCell<Answer>> {
         let covered = self.state.borrow().media.flushable();
         self.simulation.flushes.set(self.simulation.flushes.get() + 1);
-        self.submit(Kind::Flush, self.simulation.unique(), Work::Flush { covered }, Rc::default())
+        let whole = ByteRange { start: 0, end: self.info().size_bytes };
+        self.submit(
+            Kind::Flush,
+            self.simulation.unique(),
+            InflightOp { departures, range: whole, work: Work::Flush { covered }, answer: Rc::default() },
+        )
     }
 
     pub(crate) fn is_hole(&self, offset: u64) -> bool {
@@ -285,14 +364,8 @@ impl Disk {
         if choice % 2 == 0 { (head, tail) } else { (tail, head) }
     }
 
-    fn submit(
-        self: &Rc<Self>,
-        kind: Kind,
-        operation: u64,
-        work: Work,
-        answer: Rc<RefCell<Answer>>,
-    ) -> Rc<RefCell<Answer>> {
-        let submitted = InflightOp { work, answer: Rc::clone(&answer) };
+    fn submit(self: &Rc<Self>, kind: Kind, operation: u64, submitted: InflightOp) -> Rc<RefCell<Answer>> {
+        let answer = Rc::clone(&submitted.answer);
         self.state.borrow_mut().inflight.insert(operation, submitted);
         if let Some(delay) = self.delay(kind) {
             let disk = Rc::clone(self);
@@ -326,8 +399,14 @@ impl Disk {
             return;
         }
         let Some(submitted) = self.state.borrow_mut().inflight.remove(&operation) else { return };
-        let outcome = self.carry_out(operation, submitted.work, &submitted.answer);
-        self.state.borrow_mut().failed_operations += u64::from(outcome.is_err());
+        let failure = submitted.failure();
+        let outcome = match self.is_away(submitted.departures) {
+            true => Err(DeviceErrorKind::Gone),
+            false => self.carry_out(operation, submitted.work, &submitted.answer),
+        };
+        if outcome.is_err() {
+            self.state.borrow_mut().failures.push(failure);
+        }
         self.simulation.failures.set(self.simulation.failures.get() + u64::from(outcome.is_err()));
         self.simulation.trace.mix(operation ^ u64::from(outcome.is_err()).rotate_left(63));
         let waker = {
@@ -341,9 +420,6 @@ impl Disk {
     }
 
     fn carry_out(&self, operation: u64, work: Work, answer: &RefCell<Answer>) -> Result<(), DeviceErrorKind> {
-        if self.state.borrow().gone {
-            return Err(DeviceErrorKind::Gone);
-        }
         let roll = self.simulation.draw(|random| random.below(1000));
         match work {
             Work::Read { offset, sampled } => self.finish_read(roll, offset, sampled, answer),
@@ -466,10 +542,12 @@ impl Disk {
     pub fn vanish(&self) {
         self.simulation.note(|| format!("{}: vanishes", self.name));
         self.lose_cache();
-        self.state.borrow_mut().gone = true;
+        let mut state = self.state.borrow_mut();
+        state.gone = true;
+        state.departures += 1;
     }
 
-    /// The disk is there again, for the next daemon.
+    /// The disk is there again, for who opens it from now on.
     pub fn come_back(&self) {
         self.state.borrow_mut().gone = false;
     }
@@ -499,8 +577,13 @@ impl Disk {
         self.lose_cache();
     }
 
+    /// What was not flushed is lost, as if a flush of it had failed.
     fn lose_cache(&self) {
         let mut state = self.state.borrow_mut();
+        if state.watcher.is_some() {
+            let whole = ByteRange { start: 0, end: self.info().size_bytes };
+            state.failures.push(Failure { kind: Failed::Flush, range: whole });
+        }
         let mut rest = Vec::new();
         for (operation, submitted) in &mut state.inflight {
             if let Work::Write { rest: inflight, .. } = &mut submitted.work {
@@ -567,8 +650,13 @@ impl Disk {
     }
 
     /// Operations that failed, since the disk was made.
-    pub fn failed_operations(&self) -> u64 {
-        self.state.borrow().failed_operations
+    pub fn failed_operations(&self) -> usize {
+        self.state.borrow().failures.len()
+    }
+
+    /// Whether one of them is so, of those that came after so many others.
+    pub fn has_failed_since(&self, failures_before: usize, is_so: impl Fn(&Failure) -> bool) -> bool {
+        self.state.borrow().failures[failures_before..].iter().any(is_so)
     }
 
     pub fn is_gone(&self) -> bool {

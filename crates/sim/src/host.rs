@@ -1,5 +1,6 @@
 //! A host: sends random requests to a volume, tells the model of each, and has every answer judged.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::model::{Answered, WriteNumber};
 use crate::random::Random;
 use crate::second_loss::{self, Lost};
 use crate::shape::Profile;
-use crate::world::HostVolume;
+use crate::world::{Asked, FaultsBefore, HostVolume};
 
 /// The longest that a request may take while the backing device answers: SSDs may time out several times on the way.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
@@ -21,6 +22,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(120);
 const STREAM_REQUEST_BYTES: u64 = 64 << 10;
 
 /// See the file's summary.
+#[derive(Clone)]
 pub struct Host {
     pub daemon: Daemon,
     pub number: usize,
@@ -29,6 +31,8 @@ pub struct Host {
     pub stream_at: Option<u64>,
     /// What it wrote last is to be flushed by itself.
     pub flush_next: bool,
+    /// Operations of the backing device that had failed when its last flush did.
+    pub told_of: Cell<usize>,
 }
 
 /// What a host does next.
@@ -47,7 +51,8 @@ impl Host {
     /// One of a volume that is there.
     pub fn of(daemon: &Daemon, number: usize) -> Option<Self> {
         let volume = daemon.volume(number)?;
-        Some(Self { daemon: daemon.clone(), number, volume, stream_at: None, flush_next: false })
+        let told_of = Cell::new(0);
+        Some(Self { daemon: daemon.clone(), number, volume, stream_at: None, flush_next: false, told_of })
     }
 
     fn disk(&self) -> Rc<HostVolume> {
@@ -88,6 +93,7 @@ impl Host {
         // Fills of all volumes share what is allowed at once.
         let one = u64::from(!matches!(request, Request::Populate(_)));
         let lost = Lost::of(&self.daemon, self.number);
+        let faults = host.faults(self.told_of.get());
         host.waiting.set(host.waiting.get() + one);
         let outcome = match request {
             Request::Read(range) => self.read(range).await,
@@ -100,28 +106,34 @@ impl Host {
         };
         host.waiting.set(host.waiting.get() - one);
         self.daemon.world.simulation.note(|| format!("volume {} request {name} answered: {outcome:?}", self.number));
-        self.judge(request, started, &lost, outcome);
+        if let Err(error) = &outcome {
+            self.judge_error(request, error, &lost, faults);
+        }
+        self.judge_time(request, started);
     }
 
-    /// `lost`: what was lost before.
-    fn judge(&self, request: Request, started: Instant, lost: &Lost, outcome: Result<(), Error>) {
-        let host = self.disk();
-        let excused = |error: &Error| match request {
-            Request::Read(range)
-            | Request::Write(range, _)
-            | Request::Trim(range, _)
-            | Request::Zeroes(range, _)
-            | Request::Populate(range) => second_loss::excuses(&self.daemon, self.number, lost, range, error),
-            Request::Flush | Request::BlockStatus(_) => false,
+    /// A host gets errors of the backing device, and only where that failed it. `lost` and `faults`: what was lost and
+    /// wrong when it asked.
+    fn judge_error(&self, request: Request, error: &Error, lost: &Lost, faults: FaultsBefore) {
+        let (asked, is_excused) = match request {
+            Request::Read(range) | Request::Populate(range) => {
+                (Asked::Read(range), second_loss::excuses(&self.daemon, self.number, lost, range, error))
+            }
+            Request::Write(range, _) | Request::Trim(range, _) | Request::Zeroes(range, _) => {
+                (Asked::Change(range), second_loss::excuses(&self.daemon, self.number, lost, range, error))
+            }
+            Request::BlockStatus(range) => (Asked::Read(range), false),
+            Request::Flush => (Asked::Flush, false),
         };
-        if let Err(error) = &outcome
-            && !self.daemon.may_answer(&host, error)
-            && !excused(error)
-        {
+        let explained = self.volume.is_closed() || self.disk().explains(asked, faults);
+        if !explained && !self.daemon.stops(error) && !is_excused {
             self.daemon.world.violate(format!("{request:?} failed though the backing device did not: {error}"));
         }
+    }
+
+    fn judge_time(&self, request: Request, started: Instant) {
         let took = self.daemon.env.now().since(started);
-        if took > ANSWER_MAX + 2 * self.daemon.world.silent_for.get() && !host.may_hang.get() {
+        if took > ANSWER_MAX + 2 * self.daemon.world.silent_for.get() && !self.disk().may_hang.get() {
             self.daemon.world.violate(format!("{request:?} took {took:?}"));
         }
     }
@@ -174,6 +186,7 @@ impl Host {
             if latched || error.to_string().contains("may not be there") {
                 model.borrow_mut().flush_failed();
             }
+            self.told_of.set(self.disk().disk.failed_operations());
             return Err(error);
         }
         let told = model.borrow().check_told();

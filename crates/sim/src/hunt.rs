@@ -66,6 +66,7 @@ const SHARP: &[(Planted, PoolKind, Profile)] = &[
     (Planted::SealWithoutFlush, PoolKind::ReadWrite, Profile::LogCuts),
     (Planted::AckBeforeEpoch, PoolKind::ReadWrite, Profile::AlternateMissing),
     (Planted::CleanedMoveForgotten, PoolKind::ReadWrite, Profile::ModeChanges),
+    (Planted::WrittenOutBesideCleaner, PoolKind::ReadWrite, Profile::ModeChanges),
     (Planted::LossForgotten, PoolKind::ReadWrite, Profile::SecondLoss),
     (Planted::SilenceIsDeath, PoolKind::ReadWrite, Profile::Silence),
     (Planted::RefusalIsDeath, PoolKind::ReadWrite, Profile::Refusal),

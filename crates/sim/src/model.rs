@@ -11,6 +11,7 @@ use hotset_block::ByteRange;
 use crate::cell::{Cell, CellWrite, Tick};
 use crate::content::{self, CellPlace, Content};
 use crate::image::{Image, index};
+use crate::order::Order;
 
 /// A write, trim or write-zeroes, from its start to its answer. The number is part of what it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +52,7 @@ pub struct VolumeModel {
     cells: Vec<Cell>,
     initial: Image,
     now: Tick,
-    next_write: u64,
+    order: Order,
     writing: BTreeMap<WriteNumber, ByteRange>,
     reading: Vec<Tick>,
     /// Acknowledged and not durable, by cell.
@@ -75,7 +76,7 @@ impl VolumeModel {
             cells,
             initial,
             now: 1,
-            next_write: 1,
+            order: Order::new(),
             writing: BTreeMap::new(),
             reading: Vec::new(),
             volatile: Vec::new(),
@@ -88,9 +89,8 @@ impl VolumeModel {
 
     /// A host sends a write, or a write of zeroes.
     pub fn begin_write(&mut self, range: ByteRange, zeroes: bool) -> WriteNumber {
-        let number = WriteNumber(self.next_write);
-        self.next_write += 1;
         let now = self.tick();
+        let number = self.order.begin(now);
         let content = if zeroes { Content::Zeroes } else { Content::Write(number.0) };
         for at in self.cells_of(range) {
             self.cell(at).begin(CellWrite::begun(number.0, content, now));
@@ -121,6 +121,7 @@ impl VolumeModel {
     pub fn end_write(&mut self, number: WriteNumber, answered: Answered) {
         let Some(range) = self.writing.remove(&number) else { return };
         let now = self.tick();
+        self.order.end(number, now, answered);
         let oldest_read = self.oldest_read();
         for at in self.cells_of(range) {
             let cell = self.cell(at);
@@ -182,14 +183,14 @@ impl VolumeModel {
     pub fn flush_failed(&mut self) {
         self.untold = false;
         self.volatile.clear();
-        self.doubted_below = self.next_write;
+        self.doubted_below = self.order.next();
     }
 
     /// The backing device was opened again, and may have lost what was not flushed. Writes that wait for it go on.
     pub fn reopened(&mut self) {
         let now = self.tick();
         self.cells.iter_mut().filter(|cell| !cell.entries.is_empty()).for_each(Cell::forget_unflushed);
-        self.doubted_below = self.next_write;
+        self.doubted_below = self.order.next();
         self.reopened_at = now;
     }
 
@@ -211,6 +212,7 @@ impl VolumeModel {
     /// The daemon is gone.
     pub fn end_run(&mut self, ending: Ending) {
         let now = self.tick();
+        self.order.end_all(now);
         self.writing.clear();
         self.reading.clear();
         (self.doubted_below, self.untold) = (0, false);
@@ -238,8 +240,8 @@ impl VolumeModel {
 
     /// While no daemon ran, somebody else wrote this, durably.
     pub fn overwritten(&mut self, range: ByteRange) -> WriteNumber {
-        let number = WriteNumber(self.next_write);
-        self.next_write += 1;
+        let number = self.number_elsewhere();
+        self.order.end(number, self.now, Answered::Durable);
         for at in self.cells_of(range) {
             self.cells[at].entries = vec![CellWrite::initial(Content::Write(number.0))];
         }
@@ -258,12 +260,23 @@ impl VolumeModel {
         Ok(())
     }
 
-    /// Whether a host wrote this here at any time.
-    pub fn was_written(&mut self, range: ByteRange, bytes: &[u8]) -> Result<(), String> {
-        let now = self.now;
-        for (at, held) in self.cells_of(range).zip(bytes.chunks_exact(index(self.cell_bytes))) {
-            if content::recognise(held, self.place(at)) == Content::Foreign {
-                return Err(self.complaint(at, held, now));
+    /// Whether a host wrote this here at any time, and it is not older than what lies there (`order.rs`).
+    pub fn may_replace(&mut self, range: ByteRange, bytes: &[u8], held: &[u8]) -> Result<(), String> {
+        let length = index(self.cell_bytes);
+        let pairs = bytes.chunks_exact(length).zip(held.chunks_exact(length));
+        for (at, (bytes, held)) in self.cells_of(range).zip(pairs) {
+            let place = self.place(at);
+            let written = match content::recognise(bytes, place) {
+                Content::Foreign => return Err(self.complaint(at, bytes, self.now)),
+                Content::Zeroes => continue,
+                Content::Write(written) => WriteNumber(written),
+            };
+            let newer = content::write_named(held, place).filter(|held| {
+                let seen = self.cells[at].is_acknowledged(*held);
+                self.order.replaces(WriteNumber(*held), written, seen)
+            });
+            if let Some(newer) = newer {
+                return Err(format!("{}; there is write {newer}, which is newer", self.complaint(at, bytes, self.now)));
             }
         }
         Ok(())
@@ -295,9 +308,8 @@ impl VolumeModel {
 
     /// A number under which somebody else may write, whether or not hosts ever see it.
     pub fn number_elsewhere(&mut self) -> WriteNumber {
-        let number = WriteNumber(self.next_write);
-        self.next_write += 1;
-        number
+        let now = self.tick();
+        self.order.begin(now)
     }
 
     /// Whether every cell of this content is something that a read that began now might return.
@@ -517,6 +529,55 @@ mod tests {
         let failed = write(&mut model, Answered::Unknown);
         assert!(read(&mut model, old).is_ok());
         assert!(read(&mut model, failed).is_err());
+    }
+
+    fn goes_over(model: &mut VolumeModel, written: WriteNumber, held: WriteNumber) -> Result<(), String> {
+        let (written, held) = (bytes_of(model, written), bytes_of(model, held));
+        model.may_replace(CELL, &written, &held)
+    }
+
+    #[test]
+    fn what_was_answered_does_not_give_way_to_what_had_ended_before_not_even_where_that_is_legal() {
+        for ending in [None, Some(Ending::Kill), Some(Ending::PowerCut)] {
+            let mut model = model();
+            let old = write(&mut model, Answered::Durable);
+            let beside = model.begin_write(CELL, false);
+            let new = write(&mut model, Answered::Done);
+            model.end_write(beside, Answered::Done);
+            if let Some(ending) = ending {
+                model.end_run(ending);
+            }
+            assert!(goes_over(&mut model, new, old).is_ok());
+            assert!(goes_over(&mut model, beside, new).is_ok(), "nobody knows which is the newer one");
+            assert!(goes_over(&mut model, new, beside).is_ok());
+            let complaint = goes_over(&mut model, old, new).expect_err("it is older");
+            assert!(complaint.contains("write 1; legal is") && complaint.ends_with("there is write 3, which is newer"));
+        }
+    }
+
+    #[test]
+    fn what_cells_have_forgotten_is_still_older_than_what_came_after_it() {
+        let mut model = model();
+        let numbers: Vec<_> = (0..5).map(|_| write(&mut model, Answered::Durable)).collect();
+        goes_over(&mut model, numbers[0], numbers[2]).expect_err("it is older");
+        assert!(goes_over(&mut model, numbers[1], numbers[0]).is_ok(), "the cleaner may still be on its way with it");
+    }
+
+    #[test]
+    fn what_was_never_answered_gives_way_until_somebody_has_seen_it_there() {
+        let mut model = model();
+        let old = write(&mut model, Answered::Durable);
+        let both = ByteRange { start: CELL.start, end: CELL.end + 512 };
+        let unanswered = model.begin_write(both, false);
+        model.end_run(Ending::Kill);
+        let beside = ByteRange { start: CELL.end, end: both.end };
+        let mut bytes = vec![0; 512];
+        model.fill(unanswered, beside, &mut bytes);
+        let begun = model.begin_read();
+        assert!(model.end_read(begun, beside, Some(&bytes)).is_ok());
+        assert!(goes_over(&mut model, old, unanswered).is_ok(), "it was seen in another cell");
+        assert!(read(&mut model, unanswered).is_ok());
+        goes_over(&mut model, old, unanswered).expect_err("it was seen");
     }
 
     #[test]

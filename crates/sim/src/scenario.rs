@@ -11,7 +11,9 @@ use crate::host::Host;
 use crate::pauses::Pauses;
 use crate::shape::Profile;
 use crate::world::{HostVolume, World};
-use crate::{administrator, chaos, idle, liveness, refusals, returns, scrubs, second_loss, silences};
+use crate::{
+    administrator, chaos, idle, liveness, recovery, refusals, returns, scrubs, second_loss, silences, state_failures,
+};
 
 /// The longest life of a daemon, in virtual time: hosts, slow SSDs and a slow stop together take far less.
 const LIFE_MAX: Duration = Duration::from_secs(3600);
@@ -58,6 +60,9 @@ fn live(world: &Rc<World>) -> u64 {
         let clean = one_life(world, &mut steps);
         if world.simulation.trace.violation().is_some() {
             return steps;
+        }
+        if world.recovers {
+            recovery::check(world);
         }
         idle::between_lives(world, clean);
         world.simulation.skip(Duration::from_secs(1));
@@ -305,6 +310,9 @@ async fn serve(daemon: Daemon) {
         daemon.world.simulation.spawn(administrator::work(daemon.clone()));
     }
     daemon.world.simulation.spawn(returns::watch(daemon.clone()));
+    if daemon.world.state_fails {
+        daemon.world.simulation.spawn(state_failures::strike(daemon.clone()));
+    }
     if daemon.world.shape.profile == Profile::SecondLoss {
         daemon.world.simulation.spawn(second_loss::strike(daemon.clone()));
     } else if daemon.world.shape.profile == Profile::Silence {
@@ -352,7 +360,7 @@ pub(crate) async fn wait_for_hosts(env: &SimEnv, daemon: &Daemon) {
 
 pub(crate) fn spawn_hosts(daemon: &Daemon) {
     for number in 0..daemon.world.volumes.len() {
-        let Some(volume) = daemon.volume(number) else { continue };
+        let Some(host) = Host::of(daemon, number) else { continue };
         for _ in 0..daemon.world.shape.hosts {
             let most = if daemon.world.shape.profile == Profile::HungBacking {
                 2_000
@@ -364,8 +372,7 @@ pub(crate) fn spawn_hosts(daemon: &Daemon) {
             let (requests, streams) =
                 daemon.world.simulation.draw(|random| (random.between(20, most), random.one_in(8)));
             let stream_at = streams.then_some(0);
-            let host = Host { daemon: daemon.clone(), number, volume: volume.clone(), stream_at, flush_next: false };
-            daemon.world.simulation.spawn(host.run(requests));
+            daemon.world.simulation.spawn(Host { stream_at, ..host.clone() }.run(requests));
         }
     }
 }

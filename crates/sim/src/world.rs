@@ -8,7 +8,7 @@ use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings, V
 use hotset_cache::{LABEL_BYTES, Pool, STATE_BYTES, SsdLabel, Unusable, inspect};
 
 use crate::content::{self, CellPlace};
-use crate::disk::{Disk, Saved, Speed, Watcher};
+use crate::disk::{Disk, Failed, Saved, Speed, Watcher};
 use crate::executor::{SimEnv, Simulation};
 use crate::image::{Image, index};
 use crate::log_shape;
@@ -19,12 +19,18 @@ use crate::shape::{Profile, Shape, VolumeShape};
 /// Which worlds have pauses is apart from all that they draw: those without are as if there were none.
 const OF_PAUSES: u64 = 0x9A_05E5;
 
+/// Likewise those whose state directory fails while a daemon runs, and those whose pool is read out between two daemons.
+const OF_STATE_FAILURES: u64 = 0x57_A7E5;
+const OF_RECOVERIES: u64 = 0x4E_C04E;
+
 /// See the file's summary.
 pub struct World {
     pub simulation: Rc<Simulation>,
     pub shape: Shape,
     /// The daemon's process is stopped now and then.
     pub pauses: bool,
+    pub state_fails: bool,
+    pub recovers: bool,
     pub ssds: Vec<Ssd>,
     pub state: RefCell<Rc<Disk>>,
     pub volumes: Vec<Rc<HostVolume>>,
@@ -37,7 +43,7 @@ pub struct World {
     pub cache_trouble: Cell<bool>,
     /// Something was wrong with an SSD at any time.
     pub ssds_suffered: Cell<bool>,
-    /// The state directory was lost, and no daemon has written it anew.
+    /// The state directory was lost or has failed, and no daemon has been started since.
     pub state_is_blank: Cell<bool>,
     /// The newest state of the pool was lost at some time: what turns up later may be older or newer than expected.
     pub blind: Cell<bool>,
@@ -96,6 +102,26 @@ pub enum Attachment {
     Attached,
 }
 
+/// What a host asked for, as far as a fault can explain that it failed.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked {
+    Read(ByteRange),
+    /// To write, trim or zero.
+    Change(ByteRange),
+    Flush,
+}
+
+/// What is wrong with a backing device when a host asks for something.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultsBefore {
+    is_gone: bool,
+    failed_operations: usize,
+    /// How many of them came before it was opened.
+    trusted_after: usize,
+    /// How many of them came before the host's last flush that failed.
+    told_of: usize,
+}
+
 /// A volume: its backing device, and what its hosts may see.
 pub struct HostVolume {
     pub spec: RefCell<VolumeSpec>,
@@ -113,7 +139,9 @@ pub struct HostVolume {
     /// The backing device lost its power in the life of this daemon.
     pub cut: Cell<bool>,
     /// Failed operations of the backing device when this daemon started.
-    pub failures_before: Cell<u64>,
+    pub failures_before: Cell<usize>,
+    /// Failed operations of the backing device when it was last opened.
+    pub trusted_after: Cell<usize>,
     /// The backing device may take for ever in the life of this daemon.
     pub may_hang: Cell<bool>,
     pub hot: RefCell<Vec<u64>>,
@@ -187,7 +215,39 @@ impl HostVolume {
         }
     }
 
-    /// Whether hosts may see errors of the backing device.
+    /// What is wrong with the backing device before a host asks for something, which had an error from its last flush when so
+    /// many operations had failed.
+    pub fn faults(&self, told_of: usize) -> FaultsBefore {
+        FaultsBefore {
+            is_gone: self.disk.is_gone(),
+            failed_operations: self.disk.failed_operations(),
+            trusted_after: self.trusted_after.get(),
+            told_of: told_of.max(self.failures_before.get()),
+        }
+    }
+
+    /// Whether a host may see that the backing device failed.
+    pub fn explains(&self, asked: Asked, before: FaultsBefore) -> bool {
+        let touches = |range: ByteRange, kinds: &[Failed]| {
+            let page = range.widened_to(4096);
+            self.disk.has_failed_since(before.failed_operations, |failure| {
+                kinds.contains(&failure.kind) && failure.range.overlaps(page)
+            })
+        };
+        let no_flush_since = |count: usize| self.disk.has_failed_since(count, |failure| failure.kind == Failed::Flush);
+        before.is_gone
+            || self.disk.is_gone()
+            || match asked {
+                Asked::Read(range) => touches(range, &[Failed::Read]),
+                Asked::Change(range) => {
+                    touches(range, &[Failed::Read, Failed::Write]) || no_flush_since(before.trusted_after)
+                }
+                // Who was not told that something may not be there is told, by the next flush.
+                Asked::Flush => no_flush_since(before.trusted_after.min(before.told_of)),
+            }
+    }
+
+    /// Whether administrators may see errors of the backing device.
     pub fn may_fail(&self) -> bool {
         self.cut.get() || self.disk.is_gone() || self.disk.failed_operations() > self.failures_before.get()
     }
@@ -200,7 +260,8 @@ impl HostVolume {
     }
 }
 
-/// Watches that nothing is written to a backing device but what hosts wrote, whatever crashes.
+/// Watches that nothing is written to a backing device but what hosts wrote, one write after the other, and nothing older over
+/// something newer, whatever crashes.
 struct BackingWatcher {
     kind: PoolKind,
     simulation: Rc<Simulation>,
@@ -208,18 +269,21 @@ struct BackingWatcher {
 }
 
 impl Watcher for BackingWatcher {
-    fn wrote(&self, offset: u64, bytes: &[u8]) {
+    fn wrote(&self, offset: u64, bytes: &[u8], held: &[u8], alone: bool) {
         let range = ByteRange::at(offset, u64::try_from(bytes.len()).expect("a length fits in 64 bits"));
+        let now = self.simulation.now().0;
+        if !alone {
+            self.simulation.trace.violate(now, format!("two writes at once to the backing device: one is {range:?}"));
+        }
         let outcome = {
             let mut model = self.model.borrow_mut();
             match self.kind {
                 PoolKind::Read => model.may_hold(range, bytes),
                 // The cleaner may be on its way with what a host has just replaced.
-                PoolKind::ReadWrite => model.was_written(range, bytes),
+                PoolKind::ReadWrite => model.may_replace(range, bytes, held),
             }
         };
         if let Err(what) = outcome {
-            let now = self.simulation.now().0;
             self.simulation.trace.violate(now, format!("written to the backing device though no host did: {what}"));
         }
     }
@@ -241,6 +305,8 @@ impl World {
             simulation,
             shape,
             pauses: Random::new(seed ^ OF_PAUSES).one_in(4),
+            state_fails: Random::new(seed ^ OF_STATE_FAILURES).one_in(8),
+            recovers: Random::new(seed ^ OF_RECOVERIES).one_in(4),
             ssds,
             state,
             volumes,
@@ -340,6 +406,26 @@ impl World {
         self.state_is_blank.set(true);
     }
 
+    /// Records may not be in the state directory.
+    pub fn distrust_state(&self) {
+        self.cache_trouble.set(true);
+        self.state_is_blank.set(true);
+        if self.ssds_suffered.get() {
+            self.forget_what_is_known();
+        }
+    }
+
+    /// Whether it says that it is of the pool that is there now.
+    pub fn carries_pool(&self, ssd: &Ssd) -> bool {
+        let label = ssd.label();
+        self.simulation.note(|| format!("{}: {label:?}", ssd.disk.name));
+        matches!(label, Ok(Some(label)) if label.pool_name.as_str() == self.pool_name())
+    }
+
+    pub fn pool_name(&self) -> String {
+        format!("pool-{}", self.pool_number.get())
+    }
+
     /// The daemon is dead and gone, and every disk that `cut` says lost its power with it.
     pub fn end_life(&self, power_fails: bool, cut: impl Fn() -> bool) {
         let trouble = self.cache_trouble.replace(false);
@@ -384,11 +470,13 @@ impl World {
             volume.disk.come_back();
             volume.disk.set_faults(crate::disk::Faults::default());
             volume.failures_before.set(volume.disk.failed_operations());
+            volume.trusted_after.set(volume.disk.failed_operations());
             volume.cut.set(false);
             volume.may_hang.set(false);
             volume.waiting.set(0);
             volume.held.set(false);
         }
+        self.state.borrow().set_faults(crate::disk::Faults::default());
         self.commands.set(0);
         self.command_answered.set(None);
         self.silent_for.set(std::time::Duration::ZERO);
@@ -561,6 +649,7 @@ fn host_volume(simulation: &Rc<Simulation>, kind: PoolKind, number: usize, shape
         shaken: Cell::new(false),
         cut: Cell::new(false),
         failures_before: Cell::new(0),
+        trusted_after: Cell::new(0),
         may_hang: Cell::new(false),
         hot: RefCell::default(),
         waiting: Cell::new(0),

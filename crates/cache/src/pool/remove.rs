@@ -241,6 +241,11 @@ impl<E: Env> Removal<'_, E> {
 
     /// The members record without the SSD, then its superblock; then it is nobody's.
     async fn release(&self, ssd: &Rc<Ssd<E>>) -> Result<(), Error> {
+        if ssd.is_online() {
+            // It is sound, and has its say: where the state directory takes nothing, those that stay may be half of the members. If this
+            // fails, it is tried without it when it leaves.
+            let _ = self.pool.members.record_departure(ssd.uuid).await;
+        }
         let busy = || ssd.is_busy() || self.pool.clean.index().is_being_written(ssd.index);
         while ssd.is_online() && busy() {
             // Whatever hangs makes the watchdog expel it.

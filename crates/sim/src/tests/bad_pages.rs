@@ -68,7 +68,7 @@ fn segments(disk: &Disk) -> Vec<Segment> {
 struct Copied(Cell<u64>);
 
 impl Watcher for Copied {
-    fn wrote(&self, _: u64, bytes: &[u8]) {
+    fn wrote(&self, _: u64, bytes: &[u8], _: &[u8], _: bool) {
         if bytes.len() > 128 << 10 {
             self.0.set(self.0.get() + u64::try_from(bytes.len()).unwrap());
         }
