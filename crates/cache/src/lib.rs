@@ -15,7 +15,6 @@ mod format;
 pub mod fuzz;
 mod log;
 mod members;
-mod memory;
 mod memory_cache;
 pub mod offline;
 mod pool;
@@ -38,14 +37,13 @@ pub mod state {
 }
 
 pub use attachments::evidence::BackingEvidence;
-pub use clean::{PolicySwitch, SlotCopy};
+pub use clean::SlotCopy;
 pub use date::date_and_time;
 pub use error::{Error, ErrorKind, Remedy};
 pub use format::layout::STATE_BYTES;
 pub use format::{Corrupt, FORMAT_VERSION, Newer, Unusable};
 pub use members::label::{LABEL_BYTES, Named, SsdLabel, inspect};
 pub use members::owner::{Takeover, check_owner, dismiss_owner, may_have_owner, refuse_living};
-pub use memory::{MemoryTerm, MemoryTerms};
 pub use memory_cache::{MemoryCache, MemoryCacheStatus};
 pub use pool::attach::{FenceCause, Reattached};
 pub use pool::close::Closed;
@@ -60,8 +58,9 @@ pub use reasons::{
     VolumeReason,
 };
 pub use status::{
-    CacheUse, DeviceIo, ErrorAnswer, Evacuation, FailedSsd, Health, PoolPlan, PoolStatus, Rebuild, Refusal, ScrubState,
-    ScrubStatus, SpareStatus, SsdStatus, SsdWritesStatus, VolumeStats, VolumeStatus, WriteLogStatus,
+    CacheUse, DeviceIo, ErrorAnswer, Evacuation, FailedSsd, Health, MemoryTerm, MemoryTerms, PolicySwitch, PoolPlan,
+    PoolStatus, Rebuild, Refusal, ScrubState, ScrubStatus, SpareStatus, SsdStatus, SsdWritesStatus, VolumeStats,
+    VolumeStatus, WriteLogStatus,
 };
 pub use volume::clear::Cleared;
 pub use volume::explain::{Explanation, FillState, InPool, LogCopy};

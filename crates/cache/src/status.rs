@@ -2,9 +2,7 @@
 
 use hotset_block::DeviceErrorKind;
 
-use crate::clean::rivals::Switch as PolicySwitch;
 use crate::config::{PolicyKind, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings};
-use crate::memory::MemoryTerms;
 use crate::reasons::{NotUsed, PoolReason, SpareReason, SsdReason, VolumeReason};
 
 /// Health of a pool or of a volume's cache, worst last.
@@ -398,4 +396,56 @@ pub struct PoolPlan {
     pub ssd_capacity_bytes: Vec<u64>,
     /// Bytes that hosts may have dirty at once; 0 in a read pool.
     pub dirty_capacity_bytes: u64,
+}
+
+/// That another policy is followed from now on, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicySwitch {
+    /// The first one is 1.
+    pub number: u64,
+    pub from: PolicyKind,
+    pub to: PolicyKind,
+    /// Accesses that were watched of late, and what either of them would have missed of those.
+    pub accesses: u64,
+    pub from_missed: u64,
+    pub to_missed: u64,
+}
+
+/// So many of one thing, and the bytes of memory for each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryTerm {
+    pub count: u64,
+    pub bytes_each: f64,
+}
+
+/// What the memory of a pool's tables adds up from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryTerms {
+    /// What each slot holds, its turn to be evicted, and what is remembered of blocks that are not cached.
+    pub slots: MemoryTerm,
+    /// Pages of slots: whether each is valid.
+    pub slot_pages: MemoryTerm,
+    /// Checksums of these pages; none in a pool without.
+    pub checksums: MemoryTerm,
+    /// Pages that may be dirty at once, wherever they lie; none in a read pool.
+    pub dirty_pages: MemoryTerm,
+}
+
+impl MemoryTerm {
+    /// Rounded up.
+    #[allow(
+        clippy::as_conversions,
+        reason = "an estimate for people: the rounding between u64 and f64 does not matter"
+    )]
+    pub fn bytes(self) -> u64 {
+        (self.count as f64 * self.bytes_each).ceil() as u64
+    }
+}
+
+impl MemoryTerms {
+    /// All of it.
+    pub fn bytes(self) -> u64 {
+        let Self { slots, slot_pages, checksums, dirty_pages } = self;
+        [slots, slot_pages, checksums, dirty_pages].into_iter().map(MemoryTerm::bytes).sum()
+    }
 }

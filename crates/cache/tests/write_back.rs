@@ -679,7 +679,7 @@ fn what_no_copy_is_left_of_is_accepted_as_lost_only_by_word() {
 
 // proves: D8
 #[test]
-fn a_pool_that_was_accepted_without_its_newest_members_outranks_them_when_they_come_back() {
+fn a_pool_that_was_accepted_without_its_newest_members_supersedes_them_when_they_come_back() {
     run(async |env| {
         let mut world = World::new(env.clone(), &[16 * MIB, 16 * MIB, 16 * MIB], 64 * MIB);
         let pool = world.create().await;

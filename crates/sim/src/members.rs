@@ -71,7 +71,7 @@ async fn remove(daemon: &Daemon) {
     let number = daemon.world.simulation.draw(|random| random.index(status.ssds.len().max(1)));
     let count = daemon.world.simulation.draw(|random| random.pick(&[1, 1, 2]));
     let ssds: Vec<_> = status.ssds.iter().cycle().skip(number).take(count.min(status.ssds.len())).collect();
-    if ssds.is_empty() {
+    if ssds.is_empty() || (daemon.world.state_is_failing.get() && status.ssds.len() < ssds.len() + 2) {
         return;
     }
     let limit_ms = daemon.world.simulation.draw(|random| random.pick(&[1, 50, 60_000, 60_000]));

@@ -41,7 +41,7 @@ pub async fn strike(daemon: Daemon) {
 /// The SSDs are more than half of the members and sound, and stay so: else the pool may take no writes (docs/OPERATIONS.md).
 fn may_fail(world: &World, pool: &PoolStatus) -> bool {
     let ssds_suffered = world.ssds_suffered.get() || world.thinned.get() || world.shape.troubles.of_ssds();
-    let majority = pool.ssds.len() > 1 && pool.ssds.iter().all(|ssd| ssd.online);
+    let majority = pool.ssds.len() > 1 && pool.ssds.iter().all(|ssd| ssd.online && ssd.evacuation.is_none());
     !STATE_IS_NEEDED.contains(&world.shape.profile) && majority && !ssds_suffered
 }
 
@@ -61,6 +61,7 @@ async fn fail(daemon: &Daemon) {
     world.distrust_state();
     let state = world.state.borrow().clone();
     state.set_faults(faults);
+    world.state_is_failing.set(true);
     daemon.env.sleep(Duration::from_millis(lasts_ms)).await;
     state.set_faults(Faults::default());
 }

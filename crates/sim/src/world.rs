@@ -57,6 +57,8 @@ pub struct World {
     pub silent_for: Cell<std::time::Duration>,
     /// SSDs did not answer or took no writes, at some time: the others may have had one copy only.
     pub thinned: Cell<bool>,
+    /// In this life the state directory may take nothing for a time: the SSDs have to stay a majority.
+    pub state_is_failing: Cell<bool>,
     /// No byte rots any more.
     pub rot_has_ended: Cell<bool>,
     /// Commands of administrators that are not answered yet.
@@ -322,6 +324,7 @@ impl World {
             two_lost: Cell::new(None),
             silent_for: Cell::new(std::time::Duration::ZERO),
             thinned: Cell::new(false),
+            state_is_failing: Cell::new(false),
             rot_has_ended: Cell::new(false),
             commands: Cell::new(0),
             command_answered: Cell::new(None),
@@ -477,6 +480,7 @@ impl World {
             volume.held.set(false);
         }
         self.state.borrow().set_faults(crate::disk::Faults::default());
+        self.state_is_failing.set(false);
         self.commands.set(0);
         self.command_answered.set(None);
         self.silent_for.set(std::time::Duration::ZERO);

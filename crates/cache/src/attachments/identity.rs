@@ -79,7 +79,7 @@ fn was_compared(before: &BackingIdentity, now: &DeviceIdentity) -> bool {
 }
 
 /// The pages of an identity whose change has to be recorded before it is made.
-pub(crate) fn settled_pages(identity: &BackingIdentity) -> Vec<u64> {
+pub(crate) fn judged_pages(identity: &BackingIdentity) -> Vec<u64> {
     judged(identity).map(|fingerprint| fingerprint.page).collect()
 }
 
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn unsettled_pages_are_not_judged_and_others_by_their_checksums() {
         let before = identity("a", &[(0, 7, false), (3, 8, true), (9, 9, false)]);
-        assert_eq!(settled_pages(&before), [0, 9]);
+        assert_eq!(judged_pages(&before), [0, 9]);
         let now = before.device.clone();
         let same = evidence(&before, now.clone(), 1 << 20, &[Some(7), Some(9)]);
         assert_eq!((same.matching, same.telling, same.unsettled, same.changed), (2, 2, 1, Vec::new()));

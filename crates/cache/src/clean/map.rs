@@ -137,7 +137,8 @@ impl Map {
         let (first, slots) = (self.slots, self.slots_with(count));
         self.grow_to(slots);
         if !self.table.is_for(slots) {
-            let made = self.growth.take().filter(|growth| growth.slots >= slots && growth.next == first);
+            let is_made = |growth: &Growth| growth.slots >= slots && growth.next == first && growth.table.is_made();
+            let made = self.growth.take().filter(is_made);
             self.table = made.map_or_else(|| self.table_for(slots), |growth| growth.table);
         }
         self.growth = self.growth.take().filter(|growth| growth.slots >= slots);

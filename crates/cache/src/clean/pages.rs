@@ -120,19 +120,20 @@ const PART_PAGES: u32 = 1 << 18;
 pub(super) struct PageChecksums {
     /// Of so many slots each, but for the last one.
     parts: Vec<Vec<u32>>,
-    slots_per_part: usize,
+    /// The binary logarithm of that number: a slot is found without a division.
+    part_shift: u32,
     pages_per_block: u32,
 }
 
 impl PageChecksums {
     pub(super) fn new(pages_per_block: u32) -> Self {
-        Self { parts: Vec::new(), slots_per_part: at(PART_PAGES / pages_per_block), pages_per_block }
+        Self { parts: Vec::new(), part_shift: (PART_PAGES / pages_per_block).ilog2(), pages_per_block }
     }
 
     /// Makes room for `slots` slots in all; keeps what there is, also of slots that are free again: somebody may still
     /// read them.
     pub(super) fn grow_to(&mut self, slots: u32) {
-        let (whole, pages) = (self.slots_per_part, at(self.pages_per_block));
+        let (whole, pages) = (1 << self.part_shift, at(self.pages_per_block));
         let count = at(slots).div_ceil(whole);
         let length = |part: usize| (at(slots) - part * whole).min(whole) * pages;
         if let Some(last) = self.parts.len().checked_sub(1) {
@@ -163,8 +164,8 @@ impl PageChecksums {
     }
 
     fn place(&self, slot: SlotIndex) -> (usize, Range<usize>) {
-        let first = at(slot.0) % self.slots_per_part * at(self.pages_per_block);
-        (at(slot.0) / self.slots_per_part, first..first + at(self.pages_per_block))
+        let first = (at(slot.0) & ((1 << self.part_shift) - 1)) * at(self.pages_per_block);
+        (at(slot.0) >> self.part_shift, first..first + at(self.pages_per_block))
     }
 }
 

@@ -14,9 +14,10 @@ use crate::address::{BlockKey, SlotIndex, VolumeIndex, at};
 use crate::clean::ghost::Ghost;
 use crate::clean::links::List;
 use crate::clean::map::Map;
-use crate::clean::rivals::{Rivals, Switch};
+use crate::clean::rivals::Rivals;
 use crate::clean::shares::{QueueOwner, Queues, Shares};
 use crate::config::PolicyKind;
+use crate::status::PolicySwitch;
 
 /// Touches in `small` that make a block stay.
 const PROMOTION_FREQUENCY: u32 = 2;
@@ -109,7 +110,7 @@ impl Policy {
     }
 
     /// What made `auto` follow another one for the last time.
-    pub(crate) fn last_switch(&self) -> Option<Switch> {
+    pub(crate) fn last_switch(&self) -> Option<PolicySwitch> {
         self.rivals.as_ref()?.last_switch()
     }
 

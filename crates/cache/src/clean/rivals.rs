@@ -8,7 +8,7 @@
 use crate::address::{BlockKey, SlotIndex, mixed};
 use crate::clean::map::Map;
 use crate::clean::policy::{Enters, Order, Policy};
-use crate::config::PolicyKind;
+use crate::status::PolicySwitch;
 
 /// Slots of each rival, at most.
 const SLOTS_MAX: u32 = 2048;
@@ -24,19 +24,6 @@ const SALT: u64 = 0x0a11_7e57_0f21_7a15;
 const COUNT: usize = 3;
 /// What `auto` may follow. FIFO is never better than all of them by much.
 const ORDERS: [Order; COUNT] = [Order::S3Fifo, Order::TwoQ, Order::Lru];
-
-/// That another policy is followed from now on, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Switch {
-    /// The first one is 1.
-    pub number: u64,
-    pub from: PolicyKind,
-    pub to: PolicyKind,
-    /// Accesses that were watched of late, and what either of them would have missed of those.
-    pub accesses: u64,
-    pub from_missed: u64,
-    pub to_missed: u64,
-}
 
 /// A small cache with one policy.
 struct Rival {
@@ -56,7 +43,7 @@ pub(super) struct Rivals {
     /// `[one][other]`: accesses that the one missed and the other had.
     lost: [[u64; COUNT]; COUNT],
     accesses: u64,
-    last: Option<Switch>,
+    last: Option<PolicySwitch>,
 }
 
 impl Rivals {
@@ -83,7 +70,7 @@ impl Rivals {
         found.is_some()
     }
 
-    pub(super) fn last_switch(&self) -> Option<Switch> {
+    pub(super) fn last_switch(&self) -> Option<PolicySwitch> {
         self.last
     }
 
@@ -125,7 +112,7 @@ impl Rivals {
         if lead * lead <= by_chance || lead * LEAD_PART <= self.rivals[from].missed {
             return None;
         }
-        self.last = Some(Switch {
+        self.last = Some(PolicySwitch {
             number: self.last.map_or(0, |last| last.number) + 1,
             from: ORDERS[from].kind(),
             to: ORDERS[to].kind(),

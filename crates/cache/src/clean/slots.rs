@@ -9,8 +9,8 @@ use crate::address::{BlockKey, SlotIndex, VolumeIndex};
 use crate::clean::map::Map;
 use crate::clean::page_set::PageSet;
 use crate::clean::policy::{Enters, Policy};
-use crate::clean::rivals::Switch;
 use crate::config::{PAGE, PolicyKind};
+use crate::status::PolicySwitch;
 
 /// Why a slot is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl Slots {
     }
 
     /// The policy that is followed now, and what made `auto` follow it.
-    pub(crate) fn followed(&self) -> (PolicyKind, Option<Switch>) {
+    pub(crate) fn followed(&self) -> (PolicyKind, Option<PolicySwitch>) {
         (self.policy.follows(), self.policy.last_switch())
     }
 

@@ -43,6 +43,10 @@ impl Table {
         self.cells.len() > made
     }
 
+    pub(super) fn is_made(&self) -> bool {
+        self.cells.len() == self.cell_count
+    }
+
     /// It is for so many slots, or more.
     pub(super) fn is_for(&self, slots: u32) -> bool {
         self.slots >= slots

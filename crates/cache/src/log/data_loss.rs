@@ -124,26 +124,28 @@ impl<E: Env> DataLoss<E> {
         let nothing_left = self.members.online_ssds().next().is_none();
         self.show_losses();
         // Taken now: what is written over a lost page meanwhile may be lost, too, for nobody has flushed it.
-        let mut lost = self.lost_pages(None);
-        lost.retain(|(row, live)| !nothing_left || live.dirty || row.is_aside());
-        let losses = self.losses_of(lost, |_| false);
+        let is_unlisted = |(row, live): &(Rc<Row>, LivePage)| nothing_left && !live.dirty && !row.is_aside();
+        let (unlisted, listed): (Vec<_>, Vec<_>) = self.lost_pages(None).into_iter().partition(is_unlisted);
+        let losses = self.losses_of(listed, |_| false);
         self.state.list_is_recorded();
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
         self.flush_ssds().await;
         self.write_losses(self.state.losses.number(), &losses).await?;
         drop(begun.no_rows_recorded);
         self.rows.record_rows().await?;
-        if nothing_left {
-            self.forget_lost_and_clean();
-        }
+        self.forget_unlisted(&unlisted);
         Ok(())
     }
 
-    /// No start believes any more what the SSDs that are gone hold of these pages: from here on they are like others that the log has
-    /// nothing of. Before that a host's write would be older than what a start may find.
-    fn forget_lost_and_clean(&self) {
-        let lost = self.lost_pages(None).into_iter().filter(|(row, live)| !live.dirty && !row.is_aside());
-        lost.for_each(|(_, live)| self.state.remove_at(live.volume, live.page, live.place));
+    /// No start believes any more what the SSDs that are gone hold of these clean pages: from here on they are like others that the log has
+    /// nothing of. Before that a host's write would be older than what a start may find; and what the list names stays, whatever has become
+    /// of it.
+    fn forget_unlisted(&self, pages: &[(Rc<Row>, LivePage)]) {
+        for (row, live) in pages {
+            if self.state.row_at(row.slot).is_some_and(|now| Rc::ptr_eq(&now, row)) {
+                self.state.remove_at(live.volume, live.page, live.place);
+            }
+        }
     }
 
     /// What a host's own write took to the backing device as well is durable there, although the log said that it is dirty: the pages of the
@@ -458,20 +460,25 @@ mod tests {
             let volume = log.ids.free_index();
             log.ids.attach(volume, 7);
             let row = open_row(log, [Mirror::There(copy_on(log, 0, 3)), Mirror::Nowhere]);
-            let (place, content) = (Place::new(row.slot, 1), Content::Data { checksum: 1 });
+            let (place, zeroes) = (Place::new(row.slot, 1), Place::new(row.slot, 2));
+            let content = Content::Data { checksum: 1 };
             log.state.supersede(&LivePage { volume, page: 9, place, content, dirty: false });
+            let dirty = LivePage { volume, page: 20, place: zeroes, content: Content::Zeroes, dirty: true };
+            log.state.supersede(&dirty);
             log.members.ssds().for_each(|ssd| log.members.expel(ssd, OutOfUse::CameBack));
             let last = log.members.ssd(SsdIndex(0));
             let begun = log.data_loss.begin_loss(last).await.expect("there is room").expect("it has the only copy");
             // It comes between the list and the rows.
             let other_change = async {
                 let _no_rows_recorded = log.members.one_change().await;
+                assert!(log.state.set_clean_at(volume, 20, zeroes), "the cleaner was under way with it");
                 log.any_live(volume, &(9..10))
             };
             let (is_live, recorded) = join(other_change, log.data_loss.record_loss(begun)).await;
             recorded.expect("the state directory takes it");
             assert!(is_live, "a start may find it on the SSD");
             assert!(!log.any_live(volume, &(9..10)));
+            assert!(log.any_live(volume, &(20..21)), "the list says that it is dirty");
         });
     }
 }

@@ -277,15 +277,15 @@ impl<E: Env> Mirrorer<E> {
         if self.is_failing(copy, &plan).await {
             return false;
         }
-        let (next, whole) = (Cell::new(1), Cell::new(true));
+        let (next, intact) = (Cell::new(1), Cell::new(true));
         let (at_once, _) = pace(self.flush_rate());
         let workers = (0..at_once).map(async |_| {
             while let Some(first) = take_chunk(&next, plan.end) {
                 if !self.may_be_mirrored(copy) {
-                    return whole.set(false);
+                    return intact.set(false);
                 }
                 let (began, requests) = (self.env.now(), host_requests());
-                self.copy_chunk(copy, new, &plan, first, &whole).await;
+                self.copy_chunk(copy, new, &plan, first, &intact).await;
                 let (_, pauses) = pace(self.flush_rate());
                 if pauses > 0 && host_requests() != requests {
                     self.env.sleep(self.env.now().since(began) * pauses).await;
@@ -294,7 +294,7 @@ impl<E: Env> Mirrorer<E> {
         });
         // Each of them ends by itself: nothing is in flight to the segment afterwards.
         join_all(workers).await;
-        if !whole.get() || !self.copy_ends(copy, new, &plan).await {
+        if !intact.get() || !self.copy_ends(copy, new, &plan).await {
             return false;
         }
         let target = self.ssd_at(new);
@@ -346,7 +346,7 @@ impl<E: Env> Mirrorer<E> {
     }
 
     /// Copies the pages from `first` on, each from a copy where it is good. What no copy has is not there afterwards
-    /// either. If an SSD fails, the copy is not `whole`: what is left of it is only read, so that all pages that fail are waited for
+    /// either. If an SSD fails, the copy is not `intact`: what is left of it is only read, so that all pages that fail are waited for
     /// at the same time.
     async fn copy_chunk(
         &self,
@@ -354,19 +354,19 @@ impl<E: Env> Mirrorer<E> {
         new: PresentCopy,
         plan: &SegmentPlan,
         first: u32,
-        whole: &Cell<bool>,
+        intact: &Cell<bool>,
     ) {
         let pages = first..plan.end.min(first + CHUNK_PAGES);
         let end = copy.row.batches_end();
         assert!(0 < first && pages.end <= end, "pages {pages:?} are copied, and batches lie between 0 and {end}");
-        let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return whole.set(false) };
-        if !whole.get() {
+        let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return intact.set(false) };
+        if !intact.get() {
             return;
         }
         let target = self.ssd_at(new);
         if let Err(fault) = target.write(copy.row.purpose(), self.segments.log_offset(new, first), bytes).await {
             self.members.ssd_failed(&target, &fault);
-            whole.set(false);
+            intact.set(false);
         }
     }
 

@@ -296,7 +296,7 @@ impl<E: Env> Mover<E> {
             let from = run.first.place.at(offset, true);
             let is_same = |live: &LivePage| live.dirty && live.place == from;
             for single in self.state.runs(run.first.volume, page..page + 1, is_same) {
-                let body = match self.reader.read_or_give_up(&single).await {
+                let body = match self.reader.read_or_expire(&single).await {
                     Ok(data) => Body::Move { data, from, version },
                     // It stays where it is.
                     Err(Unread::Failing) => continue,

@@ -93,14 +93,14 @@ impl<E: Env> LogReader<E> {
         Some(bytes)
     }
 
-    /// A single page, as [`Self::read_run`], for who gives up what cannot be read.
-    pub(crate) async fn read_or_give_up(&self, single: &LogRun) -> Result<Buf, Unread> {
-        assert_eq!(single.bytes(), PAGE_BYTES, "pages {:?} of the log are given up one by one", single.pages);
+    /// A single page, as [`Self::read_run`], for who waits for it only so long.
+    pub(crate) async fn read_or_expire(&self, single: &LogRun) -> Result<Buf, Unread> {
+        assert_eq!(single.bytes(), PAGE_BYTES, "pages {:?} of the log expire one by one", single.pages);
         let (row, position) = (single.row(), single.first.place.position());
         match self.read_copies(single, self.env.buffers().take(PAGE_BYTES)).await {
             Err(Unread::Failing) if self.may_be_read_later(row, position) => Err(Unread::Failing),
             read => {
-                // It is here, or whoever gives it up asks for it no more.
+                // It is here, or whoever asked does so no more.
                 self.forget_errors(row, position..position + 1);
                 read.map_err(|_| Unread::Lost)
             }
@@ -323,7 +323,7 @@ mod tests {
             log.state.supersede(&LivePage { volume, page: 0, place, content, dirty: true });
             let single = log.runs(volume, 0..1, |_| true).remove(0);
             log.members.expel(log.members.ssd(copy.ssd), OutOfUse::DidNotAnswer { seconds: 1 });
-            assert_eq!(log.reader().read_or_give_up(&single).await.err(), Some(Unread::Failing));
+            assert_eq!(log.reader().read_or_expire(&single).await.err(), Some(Unread::Failing));
         });
     }
 
@@ -337,6 +337,6 @@ mod tests {
         assert!(!page.fails_again(at(160)), "it failed all the time");
         let mut page = new();
         assert!([10, 130, 250, 1250, 2250].into_iter().all(|second| page.fails_again(at(second))));
-        assert!(!page.fails_again(at(3250)), "also who asks seldom gives it up");
+        assert!(!page.fails_again(at(3250)), "it expires also for who asks seldom");
     }
 }

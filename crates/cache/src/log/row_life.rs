@@ -26,7 +26,7 @@ pub(crate) enum RowChange {
     Closed,
     /// Batches of it were discarded, or a segment of it has no copy any more.
     Broke,
-    /// All of its batches are complete, and its summaries are written if it is whole.
+    /// All of its batches are complete, and its summaries are written if it is intact.
     BatchesEnded,
 }
 

@@ -1,5 +1,5 @@
 //! What the write log holds, as far as it can be read: the summaries of sealed rows, and row by row, batch by batch, what the others
-//! hold, each batch from whichever copy is whole. Nothing is written: what is to be mended is a list in the end.
+//! hold, each batch from whichever copy is intact. Nothing is written: what is to be mended is a list in the end.
 //!
 //! A start has one, and so has who looks at a pool's SSDs without a daemon.
 
@@ -66,7 +66,7 @@ pub(crate) struct Scanned {
     pub(crate) notes: Vec<String>,
 }
 
-/// A batch that is whole on one copy of a segment, and not on the other.
+/// A batch that is intact on one copy of a segment, and not on the other.
 #[derive(Debug)]
 pub(crate) struct Repair {
     /// Of its row.
@@ -282,7 +282,7 @@ impl<'a, E: Env> LogScan<'a, E> {
         Ok(())
     }
 
-    /// Batch by batch, as far as they are whole on one copy.
+    /// Batch by batch, as far as they are intact on one copy.
     async fn gather_segment(&self, row: &Rc<Row>, segment: u32, gathered: &mut Gathered) -> Result<(), Error> {
         let segments = u32::try_from(row.segments.len()).expect("a row has at most 32 segments");
         let base = segment * row.segment_pages;

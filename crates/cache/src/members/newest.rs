@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_are_missing_are_outranked_in_each_record_that_has_a_majority() {
+    fn members_that_are_missing_are_superseded_in_each_record_that_has_a_majority() {
         let mut records = records(Rows::default(), 3);
         records.members.number = 5;
         records.supersede_missing_members();

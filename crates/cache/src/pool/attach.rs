@@ -9,7 +9,7 @@ use hotset_block::Env;
 
 use crate::address::VolumeIndex;
 use crate::attachments::evidence::BackingEvidence;
-use crate::attachments::identity::settled_pages;
+use crate::attachments::identity::judged_pages;
 use crate::config::{PAGE, VolumeName};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
@@ -180,7 +180,7 @@ impl<E: Env> Joining<'_, E> {
         VolumeShares::of(&self.pool.rooms).apply_share(index, &volume.spec().settings);
         volume.backing.owned_by(self.pool.members.owner());
         self.pool.clean.in_memory().keep(index, Rc::clone(&volume.memory));
-        volume.attach(Attached::new(&self.pool.rooms, index, settled_pages(backing)));
+        volume.attach(Attached::new(&self.pool.rooms, index, judged_pages(backing)));
         Ok(())
     }
 

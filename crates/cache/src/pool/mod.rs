@@ -3,6 +3,7 @@
 // Nouns: what is true now.
 pub(crate) mod plan;
 pub(crate) mod scrub_progress;
+mod table_memory;
 
 // Verbs: what happens.
 pub(crate) mod accept_loss;

@@ -5,7 +5,7 @@ use crate::config::{PAGE, PoolKind, PoolName, PoolSettings, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::layout::{Layout, segment_bytes_for};
 use crate::log::capacity::{LogSize, ROWS_MIN, capacity};
-use crate::memory::MemoryTerms;
+use crate::pool::table_memory::table_memory;
 use crate::reasons::PoolLimit;
 use crate::status::PoolPlan;
 
@@ -64,7 +64,7 @@ pub(crate) fn plan(spec: &PoolSpec, ssd_sizes_bytes: &[u64]) -> Result<PoolPlan,
         layouts.iter().map(capacity).sum::<u64>().saturating_sub(of_log)
     };
     let dirty_pages = log.dirty_pages();
-    let memory = MemoryTerms::new(slots, block_bytes.pages(), spec.settings.checksums, dirty_pages);
+    let memory = table_memory(slots, block_bytes.pages(), spec.settings.checksums, dirty_pages);
     Ok(PoolPlan {
         capacity_bytes: without(0),
         capacity_min_bytes: without(log.segments),

@@ -94,6 +94,13 @@ impl<E: Env> PoolInner<E> {
             return Ok(leaving);
         }
         self.check_nothing_unavailable_on(&leaving)?;
+        if staying.len() == 1 && self.members.state().is_behind() {
+            return refused(
+                "its state directory takes no records now, and the one SSD that would be left is no majority of the members: the pool would \
+                 take no more writes; see to the state directory first"
+                    .to_owned(),
+            );
+        }
         match (&self.log, self.kind) {
             (None, _) | (Some(_), PoolKind::Read) if staying.is_empty() => {
                 refused("its last SSD cannot be removed; delete the pool".to_owned())
@@ -239,18 +246,23 @@ impl<E: Env> Removal<'_, E> {
         self.pool.joiner.members_changed();
     }
 
-    /// The members record without the SSD, then its superblock; then it is nobody's.
-    async fn release(&self, ssd: &Rc<Ssd<E>>) -> Result<(), Error> {
-        if ssd.is_online() {
-            // It is sound, and has its say: where the state directory takes nothing, those that stay may be half of the members. If this
-            // fails, it is tried without it when it leaves.
-            let _ = self.pool.members.record_departure(ssd.uuid).await;
-        }
+    async fn until_idle(&self, ssd: &Ssd<E>) {
         let busy = || ssd.is_busy() || self.pool.clean.index().is_being_written(ssd.index);
         while ssd.is_online() && busy() {
             // Whatever hangs makes the watchdog expel it.
             self.pool.env.sleep(INTERVAL / 20).await;
         }
+    }
+
+    /// The members record without the SSD, then its superblock; then it is nobody's.
+    async fn release(&self, ssd: &Rc<Ssd<E>>) -> Result<(), Error> {
+        self.until_idle(ssd).await;
+        if ssd.is_online() {
+            // It is sound, and has its say: where the state directory takes nothing, those that stay may be half of the members. If this
+            // fails, it is tried without it when it leaves.
+            let _ = self.pool.members.record_departure(ssd.uuid).await;
+        }
+        self.until_idle(ssd).await;
         let device = ssd.is_online().then(|| ssd.device()).and_then(Result::ok);
         if ssd.go_offline(LifeChange::Replaced, OutOfUse::Removed) {
             self.pool.clean.ssds().went_out_of_use(ssd.index);

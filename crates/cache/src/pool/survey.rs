@@ -571,7 +571,10 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<SurveyedSsd
     let members = newest_record(RecordKind::Members, area, uuid, read).await;
     let catalogue = newest_record(RecordKind::Catalogue, area, uuid, read).await;
     let rows = newest_record(RecordKind::Rows, area, uuid, read).await;
-    let witness = newest_record(RecordKind::Witness, area, uuid, read).await;
+    // What a witness says only takes belief away: who lacks it says no less.
+    let or_none =
+        async |offset: u64, length: usize| read_at::<E>(env, &named.device, RECORDS_OFFSET + offset, length).await;
+    let witness = newest_record(RecordKind::Witness, area, uuid, or_none).await;
     let unread = unread.into_inner().map(|error| Error::device(&format!("{what}, member records"), &error));
     if superblock.spare {
         // What it holds from an earlier time in the pool is nobody's word.

@@ -238,7 +238,7 @@ impl<E: Env> LoggedVolume<'_, E> {
         let mut unread_bytes = 0;
         for page in run.pages.clone() {
             for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
-                let Err(unread) = log.reader().read_or_give_up(&single).await else { continue };
+                let Err(unread) = log.reader().read_or_expire(&single).await else { continue };
                 let now = log.live(run.first.volume, page);
                 if self.is_written_out(&single) {
                     // A host's own write took it there meanwhile, and was answered.

@@ -2,7 +2,7 @@
 
 use hotset_block::Env;
 
-use crate::attachments::identity::settled_pages;
+use crate::attachments::identity::judged_pages;
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
@@ -73,7 +73,7 @@ impl<E: Env> VolumeInner<E> {
         };
         let backing = volume.view.capture_durable_identity(size_bytes).await?;
         let grown = pool.attachments.record_growth(known, backing).await?;
-        *attached.settled_pages.borrow_mut() = settled_pages(&grown.backing);
+        *attached.judged_pages.borrow_mut() = judged_pages(&grown.backing);
         let before = volume.size_bytes.replace(size_bytes);
         assert_eq!(before, now, "a volume grew twice at once, to {size_bytes} bytes");
         Ok(())

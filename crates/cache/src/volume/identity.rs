@@ -127,11 +127,11 @@ impl<E: Env> VolumeInner<E> {
     /// again. The caller holds the range.
     pub(crate) async fn mark_unsettled(&self, attached: &Attached<E>, range: ByteRange) -> Result<(), Error> {
         let touched = pages_of(range);
-        if !attached.settled_pages.borrow().iter().any(|page| touched.contains(page)) {
+        if !attached.judged_pages.borrow().iter().any(|page| touched.contains(page)) {
             return Ok(());
         }
         attached.pool.attachments.record_unsettled(attached.index, &touched).await?;
-        attached.settled_pages.borrow_mut().retain(|page| !touched.contains(page));
+        attached.judged_pages.borrow_mut().retain(|page| !touched.contains(page));
         Ok(())
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Attached<E: Env> {
     pub(crate) pool: Rc<PoolRooms<E>>,
     pub(crate) index: VolumeIndex,
     /// Pages whose fingerprint is settled: the first write to one is recorded before it is done.
-    pub(super) settled_pages: RefCell<Vec<u64>>,
+    pub(super) judged_pages: RefCell<Vec<u64>>,
     /// What was written to the backing device beside the cleaner: clean as soon as that was flushed.
     pub(super) written_out: RefCell<Vec<(Mark, LogRun)>>,
     /// Pages that hosts' own writes take there now.
@@ -56,10 +56,10 @@ impl Drop for WritingOut<'_> {
 }
 
 impl<E: Env> Attached<E> {
-    pub(crate) fn new(pool: &Rc<PoolRooms<E>>, index: VolumeIndex, settled_pages: Vec<u64>) -> Self {
-        let settled_pages = RefCell::new(settled_pages);
+    pub(crate) fn new(pool: &Rc<PoolRooms<E>>, index: VolumeIndex, judged_pages: Vec<u64>) -> Self {
+        let judged_pages = RefCell::new(judged_pages);
         let (written_out, writing_out) = (RefCell::default(), Cell::new(0));
-        Self { pool: Rc::clone(pool), index, settled_pages, written_out, writing_out }
+        Self { pool: Rc::clone(pool), index, judged_pages, written_out, writing_out }
     }
 
     /// Hands on each run that was written out, is durable on the backing device, and may still be dirty.

@@ -427,7 +427,7 @@ impl<'v, E: Env> VolumeReader<'v, E> {
         while let Some(attached) = self.volume.place()? {
             let Some(log) = &attached.pool.log else { break };
             let Some(run) = log.runs(attached.index, pages.clone(), |_| true).pop() else { break };
-            let unread = match log.reader().read_or_give_up(&run).await {
+            let unread = match log.reader().read_or_expire(&run).await {
                 Ok(bytes) => return Ok(bytes),
                 Err(unread) => unread,
             };

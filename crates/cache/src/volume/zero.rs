@@ -146,7 +146,7 @@ impl<E: Env> VolumeInner<E> {
                 around.push(ByteRange { start, end: first });
             }
             let next = match logged.log.appends().is_without_ssds() || live.is_unavailable() {
-                true => logged.zero_past_the_log(range, live.page, effort).await?,
+                true => logged.zero_without_ssds(range, live.page, effort).await?,
                 false if logged.has_room_for_live(1) => logged.zero_live_run(range, live.page).await?,
                 false => return Ok(Zeroed { around, end: start.max(first) }),
             };
@@ -195,7 +195,7 @@ impl<E: Env> LoggedVolume<'_, E> {
     }
 
     /// Zeroes pages where no SSD is left, or they are unavailable: on the backing device, durably, as a write there does (see `write_without_ssds`).
-    async fn zero_past_the_log(self, range: ByteRange, page: u64, effort: ZeroEffort) -> Result<u64, Error> {
+    async fn zero_without_ssds(self, range: ByteRange, page: u64, effort: ZeroEffort) -> Result<u64, Error> {
         if effort == ZeroEffort::FastOnly {
             let message =
                 format!("backing device {} cannot zero lost pages faster than by writing", self.volume.backing.name);

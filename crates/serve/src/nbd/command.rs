@@ -109,7 +109,7 @@ pub(crate) fn operation(request: &Request) -> Operation {
 }
 
 /// When it may be answered.
-fn durability(request: &Request) -> Durability {
+pub(crate) fn durability(request: &Request) -> Durability {
     if request.has(command_flag::FUA) { Durability::Durable } else { Durability::Volatile }
 }
 
@@ -144,19 +144,11 @@ pub(crate) fn payload_bytes(request: &Request) -> usize {
     }
 }
 
-/// Does a request that passed [`Terms::check`], and stores `payload` if it is a write.
-pub(crate) async fn perform<E: Env>(
-    volume: &Volume<E>,
-    request: &Request,
-    payload: Option<Buf>,
-) -> Result<Answer, Error> {
+/// Does a request that passed [`Terms::check`] and is no write: what that stores, its session hands to the volume.
+pub(crate) async fn perform<E: Env>(volume: &Volume<E>, request: &Request) -> Result<Answer, Error> {
     let (range, durability) = (range(request), durability(request));
     match request.command {
         Command::Read => return volume.read(range).await.map(Answer::Data),
-        Command::Write => {
-            let payload = payload.expect("the payload of every write was received before");
-            volume.write(request.offset, payload, durability).await?;
-        }
         Command::Flush => volume.flush().await?,
         // What is rare is boxed, so that the future of a read or write is small.
         Command::Trim => Box::pin(volume.trim(range, durability)).await?,
@@ -172,7 +164,7 @@ pub(crate) async fn perform<E: Env>(
             let extents_max = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
             return volume.block_status(range, extents_max).map(Answer::Extents);
         }
-        Command::Disconnect | Command::Unknown(_) => unreachable!("not a request to a volume"),
+        Command::Write | Command::Disconnect | Command::Unknown(_) => unreachable!("not a request of those"),
     }
     Ok(Answer::Done)
 }

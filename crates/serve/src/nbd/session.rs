@@ -14,7 +14,7 @@ use hotset_block::{Buf, Env, HostEnv, Instant};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorAnswer, Volume};
 
-use super::command::{Answer, Terms, errno, operation, payload_bytes, perform, reason};
+use super::command::{Answer, Terms, durability, errno, operation, payload_bytes, perform, reason};
 use super::replies::{Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
 use crate::exports;
@@ -256,7 +256,11 @@ impl Session {
         }
         let session = Rc::clone(self);
         self.env.spawn(async move {
-            let outcome = perform(&session.volume, &request, payload).await;
+            let (volume, durability) = (&session.volume, durability(&request));
+            let outcome = match payload {
+                Some(payload) => volume.write(request.offset, payload, durability).await.map(|()| Answer::Done),
+                None => perform(volume, &request).await,
+            };
             session.finish(&request, ticket, outcome);
         });
     }

@@ -1034,7 +1034,7 @@ fn bugs_that_are_planted_into_a_second_loss_are_found() {
     let returns: fn() = || everywhere(die_and_return, 2, 1);
     for (bug, scenario) in [
         (Planted::LossForgotten, crashes),
-        (Planted::ConcernedForgotten, lose_the_record),
+        (Planted::WithLossForgotten, lose_the_record),
         (Planted::OffListTooEarly, returns),
         (Planted::OffListTooLate, returns),
         (Planted::ReturnedWhole, returns),

@@ -27,7 +27,7 @@ const TOO_RARE: &[Planted] = &[
     // before the row is freed to which it was moved: cleaned_move.rs hunts it.
     Planted::CleanedMoveForgotten,
     // Two SSDs have to be lost, and then the state directory, which these worlds do not do: second_loss.rs hunts it.
-    Planted::ConcernedForgotten,
+    Planted::WithLossForgotten,
     // Two SSDs have to be lost while moves are on their way to two others, which are cleaned before they get there, and the
     // pages written around. No world is known that shows it since unavailable pages are out of the log and rows are freed sooner.
     Planted::OrphanedBatchesLeft,

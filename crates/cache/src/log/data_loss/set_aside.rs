@@ -15,7 +15,7 @@ use std::time::Duration;
 use hotset_block::{Buf, Env};
 
 use crate::address::{SsdIndex, VolumeIndex, at};
-use crate::config::{PAGE, VolumeName};
+use crate::config::{PAGE, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::log::append::stopped;
 use crate::log::data_loss::DataLoss;
@@ -247,7 +247,7 @@ impl<E: Env> DataLoss<E> {
             return None;
         }
         let run = self.state.run_of_data(live)?;
-        let read = self.reader.read_or_give_up(&run).await;
+        let read = self.reader.read_or_expire(&run).await;
         is_same().then_some(read)
     }
 
@@ -304,17 +304,18 @@ impl<E: Env> DataLoss<E> {
     /// the pages, and looks again at what they are: nothing of them begins to be moved while they are unavailable.
     ///
     /// # Errors
-    /// The pool has stopped meanwhile.
+    /// The pool takes no writes, or has stopped.
     pub(crate) async fn until_not_moved(&self, volume: VolumeIndex, pages: &Range<u64>) -> Result<(), Error> {
         loop {
             let completed = self.signals.room.wait();
             if !self.is_moved(volume, pages) {
                 return Ok(());
             }
-            completed.await;
+            self.life.check_open()?;
             if self.life.has_stopped() {
                 return Err(stopped());
             }
+            completed.await;
         }
     }
 
@@ -382,10 +383,12 @@ impl<E: Env> DataLoss<E> {
         self.discard_unavailable(&accepted).await.map(drop)
     }
 
-    /// Adds what is unavailable of these pages now. What a copy brings after all, or may bring later, is dirty as before instead. Nobody
-    /// may be writing them.
+    /// Adds what is unavailable of these pages now. What a copy brings after all, or may bring later, is dirty as before instead, and what is
+    /// still being moved after the time of a silent SSD is left as it is. Nobody may be writing them.
     pub(crate) async fn accept(&self, volume: VolumeIndex, pages: &Range<u64>, accepted: &mut AcceptedLosses) {
-        if self.until_not_moved(volume, pages).await.is_err() {
+        // Whoever accepts holds up all changes of the pool.
+        let moved = within(&self.env, limits::SSD_TIMEOUT, self.until_not_moved(volume, pages)).await;
+        if !matches!(moved, Some(Ok(()))) {
             return;
         }
         let all: Vec<LivePage> = self.state.overlay.borrow().range(volume, pages.clone()).collect();

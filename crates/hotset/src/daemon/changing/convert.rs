@@ -154,7 +154,7 @@ impl Conversions {
     /// Goes on with the conversions that nobody carries on.
     pub(crate) async fn resume_conversions(self: &Arc<Self>) {
         let pools: Vec<String> = self.converting.conversions().keys().cloned().collect();
-        self.end_given_up(&pools);
+        self.cancel_deleted(&pools);
         for pool in pools {
             let _one_at_a_time = self.records.change.lock().await;
             let outcome = self.resume_conversion(&pool).await;
@@ -222,7 +222,7 @@ impl Conversions {
     }
 
     /// Those whose pools were deleted meanwhile: `converted` are still to be.
-    fn end_given_up(&self, converted: &[String]) {
+    fn cancel_deleted(&self, converted: &[String]) {
         self.resumed().retain(|pool, id| {
             let goes_on = converted.contains(pool);
             if !goes_on {

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use super::requests::{Asked, UblkRequests, failed};
 use crate::exports::{self, Departure, ExportId, Exports, Farewell, Link, Visitor};
 use crate::inflight::{Budget, Course, Ended, Ending, Inflight, Reserved, Stopped, Ticket};
-use crate::nbd::command::{Answer, Terms, errno, operation, payload_bytes, perform, reason};
+use crate::nbd::command::{Answer, Terms, durability, errno, operation, payload_bytes, perform, reason};
 use crate::nbd::wire::{self, Command, Request};
 use crate::transport::Transport;
 
@@ -212,7 +212,12 @@ impl Session {
     }
 
     async fn perform(&self, request: Request, ticket: Ticket, payload: Option<Buf>) {
-        match perform(&self.volume, &request, payload).await {
+        let (volume, durability) = (&self.volume, durability(&request));
+        let outcome = match payload {
+            Some(payload) => volume.write(request.offset, payload, durability).await.map(|()| Answer::Done),
+            None => perform(volume, &request).await,
+        };
+        match outcome {
             Ok(answer) => self.succeed(&request, ticket, answer),
             // NBD's error numbers are those of Linux.
             Err(Error { kind, .. }) => self.fail(&request, ticket, errno(kind), reason(kind)),

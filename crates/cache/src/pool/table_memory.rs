@@ -5,54 +5,17 @@
 
 use crate::clean::{counters, ghost, map};
 use crate::log::overlay;
+use crate::status::{MemoryTerm, MemoryTerms};
 
-/// So many of one thing, and the bytes of memory for each.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MemoryTerm {
-    pub count: u64,
-    pub bytes_each: f64,
-}
-
-/// What the memory of a pool's tables adds up from.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MemoryTerms {
-    /// What each slot holds, its turn to be evicted, and what is remembered of blocks that are not cached.
-    pub slots: MemoryTerm,
-    /// Pages of slots: whether each is valid.
-    pub slot_pages: MemoryTerm,
-    /// Checksums of these pages; none in a pool without.
-    pub checksums: MemoryTerm,
-    /// Pages that may be dirty at once, wherever they lie; none in a read pool.
-    pub dirty_pages: MemoryTerm,
-}
-
-impl MemoryTerm {
-    /// Rounded up.
-    #[allow(
-        clippy::as_conversions,
-        reason = "an estimate for people: the rounding between u64 and f64 does not matter"
-    )]
-    pub fn bytes(self) -> u64 {
-        (self.count as f64 * self.bytes_each).ceil() as u64
-    }
-}
-
-impl MemoryTerms {
-    pub(crate) fn new(slots: u64, pages_per_block: u32, checksums: bool, dirty_pages: u64) -> Self {
-        let pages = slots * u64::from(pages_per_block);
-        let per_slot = map::BYTES_PER_SLOT + ghost::BYTES_PER_SLOT + counters::bytes_per_slot(pages_per_block);
-        Self {
-            slots: MemoryTerm { count: slots, bytes_each: per_slot },
-            slot_pages: MemoryTerm { count: pages, bytes_each: map::BYTES_PER_PAGE },
-            checksums: MemoryTerm { count: if checksums { pages } else { 0 }, bytes_each: map::BYTES_PER_CHECKSUM },
-            dirty_pages: MemoryTerm { count: dirty_pages, bytes_each: overlay::bytes_per_page() },
-        }
-    }
-
-    /// All of it.
-    pub fn bytes(self) -> u64 {
-        let Self { slots, slot_pages, checksums, dirty_pages } = self;
-        [slots, slot_pages, checksums, dirty_pages].into_iter().map(MemoryTerm::bytes).sum()
+/// What `slots` slots take when all are in use, and `dirty_pages` are dirty.
+pub(super) fn table_memory(slots: u64, pages_per_block: u32, checksums: bool, dirty_pages: u64) -> MemoryTerms {
+    let pages = slots * u64::from(pages_per_block);
+    let per_slot = map::BYTES_PER_SLOT + ghost::BYTES_PER_SLOT + counters::bytes_per_slot(pages_per_block);
+    MemoryTerms {
+        slots: MemoryTerm { count: slots, bytes_each: per_slot },
+        slot_pages: MemoryTerm { count: pages, bytes_each: map::BYTES_PER_PAGE },
+        checksums: MemoryTerm { count: if checksums { pages } else { 0 }, bytes_each: map::BYTES_PER_CHECKSUM },
+        dirty_pages: MemoryTerm { count: dirty_pages, bytes_each: overlay::bytes_per_page() },
     }
 }
 
@@ -68,7 +31,7 @@ mod tests {
     const SLOTS_PER_TERABYTE: u64 = 1_000_000_000_000 / (68 * 1024);
 
     fn bytes(slots: u64, pages_per_block: u32, checksums: bool) -> u64 {
-        MemoryTerms::new(slots, pages_per_block, checksums, 0).bytes()
+        table_memory(slots, pages_per_block, checksums, 0).bytes()
     }
 
     // proves: P14
@@ -90,7 +53,7 @@ mod tests {
     // proves: P14
     #[test]
     fn the_terms_add_up_to_the_sum() {
-        let terms = MemoryTerms::new(1000, 16, true, 77);
+        let terms = table_memory(1000, 16, true, 77);
         let counts = [terms.slots, terms.slot_pages, terms.checksums, terms.dirty_pages].map(|term| term.count);
         assert_eq!(counts, [1000, 16_000, 16_000, 77]);
         assert_eq!(
@@ -99,7 +62,7 @@ mod tests {
             "a bit each, and four bytes and a bit"
         );
         assert_eq!(terms.bytes(), terms.slots.bytes() + 68_000 + terms.dirty_pages.bytes());
-        assert_eq!(MemoryTerms::new(1000, 16, false, 77).bytes(), terms.bytes() - 66_000);
+        assert_eq!(table_memory(1000, 16, false, 77).bytes(), terms.bytes() - 66_000);
     }
 
     // proves: P14
