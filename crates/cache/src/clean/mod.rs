@@ -210,7 +210,7 @@ impl<E: Env> Clean<E> {
     pub(crate) async fn make_room_for(&self, newcomers: &[Rc<SlotSsd<E>>]) {
         // One range is for one of them. Room that is not used in the end costs nothing.
         let Some((one, others)) = newcomers.split_first() else { return };
-        let of_one = if self.ssds.has_range_for(one, has_no_fills) { 0 } else { one.layout.slot_count() };
+        let of_one = if self.ssds.has_range_for(one) { 0 } else { one.layout.slot_count() };
         let count = of_one + others.iter().map(|ssd| ssd.layout.slot_count()).sum::<u32>();
         self.slots.borrow_mut().begin_growth(count);
         while self.slots.borrow_mut().grow() {
@@ -225,7 +225,7 @@ impl<E: Env> Clean<E> {
 
     /// A member that joined has slots from here on: those of one that left, or new ones. [`Self::capacity_changed`] follows.
     pub(crate) fn take_in(&self, ssd: &Rc<SlotSsd<E>>) {
-        let taken = self.ssds.take_over(ssd, has_no_fills);
+        let taken = self.ssds.take_over(ssd);
         let count = ssd.layout.slot_count();
         let first = match taken {
             Some(first) => {
@@ -377,9 +377,4 @@ impl<E: Env> Clean<E> {
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.slots.borrow().memory_bytes() + self.counters.borrow().memory_bytes() + self.ssds.memory_bytes()
     }
-}
-
-/// One that left, and on which nothing is being filled any more.
-fn has_no_fills<E: Env>(former: &SlotSsd<E>) -> bool {
-    !former.segments.fills_any()
 }

@@ -9,6 +9,13 @@ struct Range {
     ssd: SsdIndex,
 }
 
+impl Range {
+    /// It has room for so many slots, and its SSD gives it away.
+    fn fits(&self, count: u32, is_free: impl Fn(SsdIndex) -> bool) -> bool {
+        self.count >= count && is_free(self.ssd)
+    }
+}
+
 /// See the file's summary.
 #[derive(Default)]
 pub(crate) struct SlotRanges(Vec<Range>);
@@ -35,7 +42,7 @@ impl SlotRanges {
         count: u32,
         is_free: impl Fn(SsdIndex) -> bool,
     ) -> Option<SlotIndex> {
-        let fits = |range: &&mut Range| range.count >= count && is_free(range.ssd);
+        let fits = |range: &&mut Range| range.fits(count, &is_free);
         let range = self.0.iter_mut().filter(fits).min_by_key(|range| range.count)?;
         range.ssd = ssd;
         Some(range.first)
@@ -43,7 +50,7 @@ impl SlotRanges {
 
     /// Whether there is one.
     pub(crate) fn has_free(&self, count: u32, is_free: impl Fn(SsdIndex) -> bool) -> bool {
-        self.0.iter().any(|range| range.count >= count && is_free(range.ssd))
+        self.0.iter().any(|range| range.fits(count, &is_free))
     }
 }
 

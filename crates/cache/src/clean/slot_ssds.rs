@@ -55,16 +55,21 @@ impl<E: Env> SlotSsds<E> {
         self.get(self.ranges.borrow().ssd_of(slot))
     }
 
-    /// Slots of one that left, for one that joins: of those of which nothing is in use, as `is_free` may say too. Answers the first.
-    pub(super) fn take_over(&self, newcomer: &Ssd<E>, is_free: impl Fn(&SlotSsd<E>) -> bool) -> Option<SlotIndex> {
-        let gives_away = |index: SsdIndex| self.get(index).gives_slots_away() && is_free(self.get(index));
-        self.ranges.borrow_mut().take_over(newcomer.index, newcomer.layout.slot_count(), gives_away)
+    /// Slots of one that left, for one that joins: of those of which nothing is in use. Answers the first.
+    pub(super) fn take_over(&self, newcomer: &Ssd<E>) -> Option<SlotIndex> {
+        let count = newcomer.layout.slot_count();
+        self.ranges.borrow_mut().take_over(newcomer.index, count, |index| self.gives_away(index))
     }
 
     /// Whether [`Self::take_over`] would find some.
-    pub(super) fn has_range_for(&self, newcomer: &Ssd<E>, is_free: impl Fn(&SlotSsd<E>) -> bool) -> bool {
-        let gives_away = |index: SsdIndex| self.get(index).gives_slots_away() && is_free(self.get(index));
-        self.ranges.borrow().has_free(newcomer.layout.slot_count(), gives_away)
+    pub(super) fn has_range_for(&self, newcomer: &Ssd<E>) -> bool {
+        self.ranges.borrow().has_free(newcomer.layout.slot_count(), |index| self.gives_away(index))
+    }
+
+    /// It left, and nothing is being filled on it any more.
+    fn gives_away(&self, index: SsdIndex) -> bool {
+        let former = self.get(index);
+        former.gives_slots_away() && !former.segments.fills_any()
     }
 
     /// New slots for one that joins, behind all others.
