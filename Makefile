@@ -3,8 +3,8 @@
 
 demo:
 	@sh console/build.sh
-	cargo build --release --package hotset
-	target=$$(cargo x target-dir) && "$$target/release/hotset" demo
+	cargo build --profile demo --package hotset
+	target=$$(cargo x target-dir) && "$$target/demo/hotset" demo
 
 test:
 	@sh tests/prepare.sh
