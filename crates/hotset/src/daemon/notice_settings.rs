@@ -10,6 +10,8 @@ use lettre::Address;
 use lettre::message::Mailbox;
 use serde::Deserialize;
 
+use crate::given_file;
+
 /// Notices in a window at most.
 const LIMIT: u32 = 30;
 const LIMIT_MAX: u32 = 1000;
@@ -38,6 +40,7 @@ pub(crate) struct NoticesTable {
     limit_window_s: Option<u64>,
     timeout_s: Option<u64>,
     web_hook: Option<String>,
+    web_hook_file: Option<PathBuf>,
     web_hook_token_file: Option<PathBuf>,
     web_hook_ca: Option<PathBuf>,
     mail_to: Option<Vec<String>>,
@@ -92,31 +95,62 @@ struct SubjectWanted {
     name: Option<String>,
 }
 
+/// Where a web hook is. Whoever has all of it may post there: it is a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HookAddress {
+    Uri(Uri),
+    /// In a file of its own.
+    File {
+        path: PathBuf,
+        has_token: bool,
+    },
+}
+
+impl HookAddress {
+    /// Reads the file, if it is in one.
+    ///
+    /// # Errors
+    /// A message for people, without the address.
+    pub(crate) fn resolve(&self) -> Result<Uri, String> {
+        match self {
+            Self::Uri(uri) => Ok(uri.clone()),
+            Self::File { path, has_token } => {
+                let context = |error: String| format!("{}: {error}", path.display());
+                let text = given_file::read_text(path).map_err(|error| context(error.to_string()))?;
+                hook_uri(text.trim(), *has_token).map_err(|(_, error)| context(error))
+            }
+        }
+    }
+
+    /// What people are told of it.
+    fn told(&self) -> String {
+        match self {
+            Self::Uri(uri) => {
+                let scheme = uri.scheme_str().unwrap_or_default();
+                let authority = uri.authority().map_or("", |authority| authority.as_str());
+                format!("{scheme}://{authority}/{HIDDEN}")
+            }
+            Self::File { path, .. } => format!("of {}", path.display()),
+        }
+    }
+}
+
+/// What people are told of an answer, which may repeat what was asked.
+pub(crate) fn hide_path(uri: &Uri, answer: &str) -> String {
+    let whole = uri.path_and_query().map_or("", |whole| whole.as_str());
+    // The longest first.
+    let secrets = [whole, uri.path(), uri.query().unwrap_or_default()];
+    let secrets = secrets.into_iter().filter(|secret| secret.len() > 1);
+    secrets.fold(answer.to_owned(), |answer, secret| answer.replace(secret, HIDDEN))
+}
+
 /// Where events are posted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WebHook {
-    pub(crate) uri: Uri,
+    pub(crate) address: HookAddress,
     pub(crate) token_file: Option<PathBuf>,
     /// Whose certificates are trusted instead of those of the system's authorities.
     pub(crate) ca: Option<PathBuf>,
-}
-
-impl WebHook {
-    /// What people are told of where it is. The rest lets whoever has it post there.
-    pub(crate) fn address(&self) -> String {
-        let scheme = self.uri.scheme_str().unwrap_or_default();
-        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
-        format!("{scheme}://{authority}/{HIDDEN}")
-    }
-
-    /// What people are told of an answer, which may repeat what was asked.
-    pub(crate) fn hide_path(&self, answer: &str) -> String {
-        let whole = self.uri.path_and_query().map_or("", |whole| whole.as_str());
-        // The longest first.
-        let secrets = [whole, self.uri.path(), self.uri.query().unwrap_or_default()];
-        let secrets = secrets.into_iter().filter(|secret| secret.len() > 1);
-        secrets.fold(answer.to_owned(), |answer, secret| answer.replace(secret, HIDDEN))
-    }
 }
 
 /// How a mail server is talked to.
@@ -182,7 +216,7 @@ impl NoticeSettings {
 
     /// Of a target, for people: without what is secret.
     pub(crate) fn address(&self, target: NoticeTarget) -> String {
-        let of_hook = || self.web_hook.as_ref().map(WebHook::address);
+        let of_hook = || self.web_hook.as_ref().map(|hook| hook.address.told());
         let of_mail = || {
             let mail = self.mail.as_ref()?;
             let to: Vec<String> = mail.to.iter().map(ToString::to_string).collect();
@@ -278,30 +312,46 @@ fn is_this_machine(host: &str) -> bool {
 }
 
 fn web_hook(table: &NoticesTable) -> Result<Option<WebHook>, String> {
-    let (token_file, ca) = (
+    let (address_file, token_file, ca) = (
+        file("web_hook_file", table.web_hook_file.as_ref())?,
         file("web_hook_token_file", table.web_hook_token_file.as_ref())?,
         file("web_hook_ca", table.web_hook_ca.as_ref())?,
     );
-    let Some(text) = given(table.web_hook.as_ref()) else {
-        return match (token_file, ca) {
-            (None, None) => Ok(None),
-            (Some(_), _) => Err("web_hook_token_file: there is no web_hook".to_owned()),
-            (None, Some(_)) => Err("web_hook_ca: there is no web_hook".to_owned()),
-        };
+    let has_token = token_file.is_some();
+    let address = match (given(table.web_hook.as_ref()), address_file) {
+        (None, None) => {
+            return match (token_file, ca) {
+                (None, None) => Ok(None),
+                (Some(_), _) => Err("web_hook_token_file: there is no web_hook".to_owned()),
+                (None, Some(_)) => Err("web_hook_ca: there is no web_hook".to_owned()),
+            };
+        }
+        (Some(_), Some(_)) => return Err("web_hook_file: there is a web_hook too; one of them says where".to_owned()),
+        (Some(text), None) => {
+            HookAddress::Uri(hook_uri(text, has_token).map_err(|(key, error)| format!("{key}: {error}"))?)
+        }
+        (None, Some(path)) => HookAddress::File { path, has_token },
     };
+    Ok(Some(WebHook { address, token_file, ca }))
+}
+
+/// The address of a web hook that is written as `text`.
+///
+/// # Errors
+/// The key that is wrong and why, without the text: its path is a secret.
+fn hook_uri(text: &str, has_token: bool) -> Result<Uri, (&'static str, String)> {
     let what = "write it as \"https://example.org/path\"";
-    let uri: Uri = text.parse().map_err(|error| format!("web_hook: {error}; {what}"))?;
+    let uri: Uri = text.parse().map_err(|error| ("web_hook", format!("{error}; {what}")))?;
     let (Some("http" | "https"), Some(host)) = (uri.scheme_str(), uri.host()) else {
-        // Without the text: its path is a secret.
-        return Err(format!("web_hook: {what}"));
+        return Err(("web_hook", what.to_owned()));
     };
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("web_hook: it has a user in it; secrets go into web_hook_token_file".to_owned());
+        return Err(("web_hook", "it has a user in it; secrets go into web_hook_token_file".to_owned()));
     }
-    if token_file.is_some() && uri.scheme_str() == Some("http") && !is_this_machine(host) {
-        return Err("web_hook_token_file: a token goes to no other machine in the clear; use https".to_owned());
+    if has_token && uri.scheme_str() == Some("http") && !is_this_machine(host) {
+        return Err(("web_hook_token_file", "a token goes to no other machine in the clear; use https".to_owned()));
     }
-    Ok(Some(WebHook { uri, token_file, ca }))
+    Ok(uri)
 }
 
 fn mail(table: &NoticesTable) -> Result<Option<Mail>, String> {
@@ -394,6 +444,23 @@ mod tests {
 
     // proves: O4
     #[test]
+    fn the_address_of_a_web_hook_may_lie_in_a_file_which_alone_says_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hook");
+        let settings = settings(&format!("web_hook_file = \"{}\"", path.display())).unwrap();
+        let hook = settings.web_hook.clone().unwrap();
+        let missing = hook.address.resolve().expect_err("no file");
+        assert!(missing.contains(&path.display().to_string()), "{missing}");
+        std::fs::write(&path, "https://chat.example/hooks/SECRET\n").unwrap();
+        assert_eq!(hook.address.resolve().unwrap().path(), "/hooks/SECRET");
+        assert_eq!(settings.address(NoticeTarget::WebHook), format!("of {}", path.display()));
+        std::fs::write(&path, "ftp://chat.example/hooks/SECRET").unwrap();
+        let wrong = hook.address.resolve().expect_err("no web hook");
+        assert!(wrong.contains("https://") && !wrong.contains("SECRET"), "{wrong}");
+    }
+
+    // proves: O4
+    #[test]
     fn each_key_is_checked_and_the_message_begins_with_it() {
         for (text, begins, part) in [
             ("severity = \"bad\"", "severity", "info, warning or error"),
@@ -406,6 +473,8 @@ mod tests {
             ("web_hook_token_file = \"/t\"", "web_hook_token_file", "no web_hook"),
             ("web_hook = \"http://a/\"\nweb_hook_token_file = \"/t\"", "web_hook_token_file", "clear"),
             ("web_hook = \"https://a/\"\nweb_hook_ca = \"t\"", "web_hook_ca", "from the root"),
+            ("web_hook = \"https://a/\"\nweb_hook_file = \"/f\"", "web_hook_file", "one of them"),
+            ("web_hook_file = \"f\"", "web_hook_file", "from the root"),
             ("mail_to = [\"a@b.example\"]", "mail_to", "smtp_host"),
             ("smtp_host = \"a\"", "mail_to", "1 to 20"),
             ("smtp_host = \"a\"\nmail_to = [\"nobody\"]", "mail_to", "nobody"),

@@ -1,6 +1,6 @@
 //! One notice to one target, once. Blocks, for a limited time.
 
-use super::failure::DeliveryFailure;
+use super::delivery::{Delivery, DeliveryFailure};
 use super::notice::Notice;
 use super::{mail, web_hook};
 use crate::daemon::notice_settings::{NoticeSettings, NoticeTarget};
@@ -10,15 +10,15 @@ pub(super) fn deliver(
     target: NoticeTarget,
     settings: &NoticeSettings,
     notice: &Notice,
-) -> Result<String, DeliveryFailure> {
+) -> Result<Delivery, DeliveryFailure> {
     match target {
         NoticeTarget::WebHook => match &settings.web_hook {
             Some(hook) => web_hook::post(hook, notice, settings.timeout),
-            None => Ok("it is not configured any more".to_owned()),
+            None => Ok(Delivery::to_all("it is not configured any more")),
         },
         NoticeTarget::Mail => match &settings.mail {
             Some(mail) => mail::send(mail, notice, settings.timeout),
-            None => Ok("it is not configured any more".to_owned()),
+            None => Ok(Delivery::to_all("it is not configured any more")),
         },
     }
 }

@@ -5,7 +5,7 @@
 //! what is more than it wants to be told, is counted and told in one notice.
 
 // Nouns: what is to be told, to whom, and how much of it.
-mod failure;
+mod delivery;
 mod notice;
 mod rate;
 
@@ -38,6 +38,9 @@ use crate::given_file;
 pub(crate) fn check_files(settings: &NoticeSettings) -> Result<(), (&'static str, String)> {
     for (key, file) in settings.files() {
         given_file::read_text(file).map_err(|error| (key, format!("{}: {error}", file.display())))?;
+    }
+    if let Some(hook) = &settings.web_hook {
+        hook.address.resolve().map_err(|error| ("web_hook_file", error))?;
     }
     for (key, file) in settings.authorities() {
         trust::authorities(Some(file)).map_err(|error| (key, error))?;
@@ -130,7 +133,7 @@ impl Notices {
                 let (to, words) = (settings.address(target), target.words());
                 let told = blocking(move || deliver::deliver(target, &settings, &Notice::test())).await?;
                 let (ok, answer) = match told {
-                    Ok(answer) => (true, answer),
+                    Ok(delivery) => (delivery.refused.is_empty(), delivery.told()),
                     Err(failure) => (false, failure.what),
                 };
                 Ok::<_, ApiError>(NoticeAnswer { target: words.to_owned(), address: to, ok, answer })

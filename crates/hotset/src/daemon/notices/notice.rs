@@ -102,6 +102,12 @@ impl Notice {
         serde_json::to_vec(self).expect("its keys are strings")
     }
 
+    /// One for each notice, and the same whenever it is told again.
+    pub(super) fn identifier(&self) -> String {
+        let what = self.event_id.map_or_else(|| "notice".to_owned(), |id| format!("event-{id}"));
+        format!("hotset-{what}-{}", self.at_unix_ms)
+    }
+
     /// The subject of an e-mail.
     pub(super) fn headline(&self) -> String {
         format!("[hotset] {}", self.text)

@@ -1,9 +1,10 @@
-//! How many notices a target is told: so many in a window of time, and of the rest only how many there were.
+//! How many notices a target is told: so many in a window of time, and of the rest only how many there were. Errors have as much room
+//! again that nothing else takes: a flood of warnings hides none.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use hotset_api::Severity;
+use hotset_api::{Event, Severity};
 use serde::{Deserialize, Serialize};
 
 /// Events that a target was not told of, one by one.
@@ -41,30 +42,48 @@ impl LeftOut {
     }
 }
 
+/// Which room a notice takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Urgency {
+    Usual,
+    Error,
+}
+
+impl Urgency {
+    pub(super) fn of(event: &Event) -> Self {
+        match event.severity {
+            Severity::Info | Severity::Warning => Self::Usual,
+            Severity::Error => Self::Error,
+        }
+    }
+}
+
 /// See the file's summary.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     /// Of those within the window, oldest first.
-    told: VecDeque<Instant>,
+    told: VecDeque<(Instant, Urgency)>,
     pub(super) left_out: LeftOut,
 }
 
 impl Rate {
-    /// How long it takes until there is room for one more; nothing: there is.
-    pub(super) fn wait(&mut self, now: Instant, limit: u32, window: Duration) -> Duration {
-        while self.told.front().is_some_and(|told| now.saturating_duration_since(*told) >= window) {
+    /// How long it takes until there is room for one more; nothing: there is. What is usual has no room beside as many errors; an error
+    /// has beside everything else.
+    pub(super) fn wait(&mut self, now: Instant, urgency: Urgency, limit: u32, window: Duration) -> Duration {
+        while self.told.front().is_some_and(|(told, _)| now.saturating_duration_since(*told) >= window) {
             self.told.pop_front();
         }
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let counted: Vec<Instant> = self.told.iter().filter(|(_, of)| *of >= urgency).map(|(told, _)| *told).collect();
         // The limit may have been larger.
-        let Some(over) = (self.told.len() + 1).checked_sub(limit).filter(|over| *over > 0) else {
+        let Some(over) = (counted.len() + 1).checked_sub(limit).filter(|over| *over > 0) else {
             return Duration::ZERO;
         };
-        self.told.get(over - 1).map_or(Duration::ZERO, |told| (*told + window).saturating_duration_since(now))
+        counted.get(over - 1).map_or(Duration::ZERO, |told| (*told + window).saturating_duration_since(now))
     }
 
-    pub(super) fn told(&mut self, now: Instant) {
-        self.told.push_back(now);
+    pub(super) fn told(&mut self, now: Instant, urgency: Urgency) {
+        self.told.push_back((now, urgency));
     }
 }
 
@@ -79,15 +98,31 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut rate = Rate::default();
         for second in [0, 10] {
-            assert_eq!(rate.wait(at(second), 2, window), Duration::ZERO);
-            rate.told(at(second));
+            assert_eq!(rate.wait(at(second), Urgency::Usual, 2, window), Duration::ZERO);
+            rate.told(at(second), Urgency::Usual);
         }
-        assert_eq!(rate.wait(at(20), 2, window), Duration::from_secs(40));
-        assert_eq!(rate.wait(at(20), 3, window), Duration::ZERO, "the limit was raised");
-        assert_eq!(rate.wait(at(20), 1, window), Duration::from_secs(50), "or lowered");
-        assert_eq!(rate.wait(at(60), 2, window), Duration::ZERO);
-        rate.told(at(60));
-        assert_eq!(rate.wait(at(61), 2, window), Duration::from_secs(9));
+        assert_eq!(rate.wait(at(20), Urgency::Usual, 2, window), Duration::from_secs(40));
+        assert_eq!(rate.wait(at(20), Urgency::Usual, 3, window), Duration::ZERO, "the limit was raised");
+        assert_eq!(rate.wait(at(20), Urgency::Usual, 1, window), Duration::from_secs(50), "or lowered");
+        assert_eq!(rate.wait(at(60), Urgency::Usual, 2, window), Duration::ZERO);
+        rate.told(at(60), Urgency::Usual);
+        assert_eq!(rate.wait(at(61), Urgency::Usual, 2, window), Duration::from_secs(9));
+    }
+
+    // proves: O4
+    #[test]
+    fn a_flood_of_warnings_leaves_errors_their_room() {
+        let (begin, window) = (Instant::now(), Duration::from_secs(60));
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut rate = Rate::default();
+        rate.told(at(0), Urgency::Usual);
+        rate.told(at(1), Urgency::Usual);
+        assert_eq!(rate.wait(at(2), Urgency::Usual, 2, window), Duration::from_secs(58));
+        for second in [2, 3] {
+            assert_eq!(rate.wait(at(second), Urgency::Error, 2, window), Duration::ZERO);
+            rate.told(at(second), Urgency::Error);
+        }
+        assert_eq!(rate.wait(at(4), Urgency::Error, 2, window), Duration::from_secs(58), "they have a limit, too");
     }
 
     // proves: O4

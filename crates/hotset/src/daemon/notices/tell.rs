@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::deliver::deliver;
-use super::failure::DeliveryFailure;
+use super::delivery::DeliveryFailure;
 use super::notice::Notice;
-use super::rate::{LeftOut, Rate};
+use super::rate::{LeftOut, Rate, Urgency};
 use crate::daemon::counters::Counters;
 use crate::daemon::notice_settings::{NoticeSettings, NoticeTarget};
 use crate::daemon::register::ConditionRegister;
@@ -62,6 +62,12 @@ struct Progress {
     kept: bool,
 }
 
+impl Progress {
+    fn try_at_once(&mut self) {
+        (self.pause, self.not_before) = (PAUSE, None);
+    }
+}
+
 impl Teller {
     /// Until the daemon ends. Blocks.
     pub(super) fn run(mut self) {
@@ -84,7 +90,11 @@ impl Teller {
             let changed = runtime.block_on(async {
                 tokio::select! {
                     changed = newest.changed() => changed,
-                    changed = self.settings.changed() => changed,
+                    changed = self.settings.changed() => {
+                        // What failed may have been mended by it.
+                        progress.try_at_once();
+                        changed
+                    }
                     () = tokio::time::sleep(wait) => Ok(()),
                 }
             });
@@ -122,12 +132,17 @@ impl Teller {
             if rests > Duration::ZERO {
                 return rests;
             }
-            let wait = progress.rate.wait(now, settings.limit, settings.window);
+            let urgency = waiting.first().map_or(Urgency::Usual, Urgency::of);
+            let wait = progress.rate.wait(now, urgency, settings.limit, settings.window);
             if wait > Duration::ZERO {
-                self.leave_out(progress, &waiting);
-                return wait;
+                let too_many = waiting.iter().take_while(|event| Urgency::of(event) <= urgency).count();
+                self.leave_out(progress, &waiting[..too_many]);
+                if too_many == waiting.len() {
+                    return wait;
+                }
+                continue;
             }
-            match waiting.first().filter(|_| left_out.count() == 0) {
+            match waiting.first().filter(|_| left_out.count() == 0 || urgency == Urgency::Error) {
                 Some(event) => self.tell(progress, &settings, event),
                 None => self.summarize(progress, &settings),
             }
@@ -164,7 +179,7 @@ impl Teller {
     }
 
     fn tell(&self, progress: &mut Progress, settings: &NoticeSettings, event: &Event) {
-        match self.try_to_tell(progress, settings, &Notice::of(event)) {
+        match self.try_to_tell(progress, settings, &Notice::of(event), Urgency::of(event)) {
             Ok(()) => self.is_told(progress, event.id),
             Err(failure) if failure.permanent => self.leave_out(progress, std::slice::from_ref(event)),
             Err(_) => {}
@@ -173,7 +188,7 @@ impl Teller {
 
     fn summarize(&self, progress: &mut Progress, settings: &NoticeSettings) {
         let notice = Notice::summary(&progress.rate.left_out);
-        if self.try_to_tell(progress, settings, &notice).is_ok() {
+        if self.try_to_tell(progress, settings, &notice, Urgency::Usual).is_ok() {
             progress.rate.left_out = LeftOut::default();
             self.remember(progress);
         }
@@ -184,16 +199,23 @@ impl Teller {
         progress: &mut Progress,
         settings: &NoticeSettings,
         notice: &Notice,
+        urgency: Urgency,
     ) -> Result<(), DeliveryFailure> {
         let outcome = deliver(self.target, settings, notice);
         let place = || format!("{} {}", self.target.words(), settings.address(self.target));
         match &outcome {
-            Ok(answer) => {
-                tracing::debug!("{}: {answer}", place());
+            Ok(delivery) => {
+                tracing::debug!("{}: {}", place(), delivery.told());
                 self.counters.notice_sent();
-                progress.rate.told(Instant::now());
-                (progress.pause, progress.not_before) = (PAUSE, None);
-                self.register.clear(self.target.condition());
+                progress.rate.told(Instant::now(), urgency);
+                progress.try_at_once();
+                match delivery.refused.as_slice() {
+                    [] => self.register.clear(self.target.condition()),
+                    refused => {
+                        let what = format!("{}: not for {}; others have it", place(), refused.join("; "));
+                        self.register.raise(self.target.condition(), what);
+                    }
+                }
             }
             Err(DeliveryFailure { what, .. }) => {
                 self.counters.notice_failed();
@@ -279,7 +301,7 @@ mod tests {
         };
         let mut progress = Progress { told: 0, rate: Rate::default(), pause: PAUSE, not_before: None, kept: true };
         let mut reason = || {
-            teller.try_to_tell(&mut progress, &settings, &Notice::test()).unwrap_err();
+            teller.try_to_tell(&mut progress, &settings, &Notice::test(), Urgency::Usual).unwrap_err();
             register.all(Vec::new())[0].reason.clone()
         };
         let hook = std::thread::spawn(move || refuse_once(&listener));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::{Request, StatusCode};
+use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
@@ -14,18 +14,23 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::failure::DeliveryFailure;
+use super::delivery::{Delivery, DeliveryFailure};
 use super::notice::Notice;
 use super::trust::authorities;
-use crate::daemon::notice_settings::WebHook;
+use crate::daemon::notice_settings::{WebHook, hide_path};
 use crate::{given_file, running_time};
 
 /// What is looked at of an answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// Answers what the hook said. Blocks, `limit` long at most.
-pub(super) fn post(hook: &WebHook, notice: &Notice, limit: Duration) -> Result<String, DeliveryFailure> {
-    let prepared = Prepared::of(hook, notice).map_err(DeliveryFailure::passing)?;
+/// What is wrong with the notice itself: it stays wrong. Everything else, a wrong path or token above all, can be mended.
+const WRONG_NOTICE: [StatusCode; 3] =
+    [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
+
+/// Blocks, `limit` long at most.
+pub(super) fn post(hook: &WebHook, notice: &Notice, limit: Duration) -> Result<Delivery, DeliveryFailure> {
+    let uri = hook.address.resolve().map_err(DeliveryFailure::passing)?;
+    let prepared = Prepared::of(hook, &uri, notice).map_err(DeliveryFailure::passing)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| DeliveryFailure::passing(error.to_string()))?;
     let late = || DeliveryFailure::passing(format!("no answer within {} s", limit.as_secs()));
@@ -34,14 +39,12 @@ pub(super) fn post(hook: &WebHook, notice: &Notice, limit: Duration) -> Result<S
     runtime.shutdown_background();
     let (status, said) = answered.map_err(|_| late())?.map_err(DeliveryFailure::passing)?;
     if status.is_success() {
-        return Ok(status.to_string());
+        return Ok(Delivery::to_all(status.to_string()));
     }
-    let said = hook.hide_path(said.lines().next().unwrap_or_default());
+    let said = hide_path(&uri, said.lines().next().unwrap_or_default());
     let said: String = said.chars().take(200).collect();
     let what = if said.is_empty() { status.to_string() } else { format!("{status}: {said}") };
-    let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-    // What is wrong with this request stays wrong.
-    Err(DeliveryFailure { what: format!("answered {what}"), permanent: status.is_client_error() && !may_pass })
+    Err(DeliveryFailure { what: format!("answered {what}"), permanent: WRONG_NOTICE.contains(&status) })
 }
 
 /// All that has to be read before anybody is called.
@@ -54,11 +57,11 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn of(hook: &WebHook, notice: &Notice) -> Result<Self, String> {
-        let is_secure = hook.uri.scheme_str() == Some("https");
-        let host = hook.uri.host().unwrap_or_default();
-        let authority = hook.uri.authority().map_or(host, |authority| authority.as_str());
-        let path = hook.uri.path_and_query().map_or("/", |path| path.as_str());
+    fn of(hook: &WebHook, uri: &Uri, notice: &Notice) -> Result<Self, String> {
+        let is_secure = uri.scheme_str() == Some("https");
+        let host = uri.host().unwrap_or_default();
+        let authority = uri.authority().map_or(host, |authority| authority.as_str());
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let mut request = Request::post(path)
             .header("host", authority)
             .header("content-type", "application/json")
@@ -71,7 +74,7 @@ impl Prepared {
         let request = request.body(Full::new(Bytes::from(notice.to_json())));
         Ok(Self {
             host: host.trim_matches(['[', ']']).to_owned(),
-            port: hook.uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 }),
+            port: uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 }),
             request: request.map_err(|error| format!("the token has characters that no token has: {error}"))?,
             tls: is_secure.then(|| client_config(hook)).transpose()?,
         })
