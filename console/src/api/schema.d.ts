@@ -423,6 +423,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{name}/volumes/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["plan_pool_volumes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session": {
         parameters: {
             query?: never;
@@ -981,7 +997,7 @@ export interface components {
          * @enum {string}
          */
         CacheState: "online" | "rebuilding" | "flushing" | "offline";
-        /** @description `POST /api/v1/pools/{name}/ssds/plan`, `…/spares/plan` and `/api/v1/volumes/{name}/plan`: it could be done now. Nothing was changed. */
+        /** @description `POST` of a path that ends with `/plan`: it could be done now. Nothing was changed. */
         ChangePlan: {
             /** @description What is to be known before it is done. */
             warnings: string[];
@@ -1021,7 +1037,7 @@ export interface components {
          * @description What is not as it should be.
          * @enum {string}
          */
-        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "web-hook" | "mail" | "log" | "certificate" | "connections-refused" | "end-not-served" | "other-backing" | "second-writer" | "backings" | "daemon-id" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "web-hook" | "mail" | "log" | "certificate" | "connections-refused" | "socket-not-served" | "end-not-served" | "other-backing" | "second-writer" | "backings" | "daemon-id" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];
@@ -1934,6 +1950,19 @@ export interface components {
          * @enum {string}
          */
         PoolState: "online" | "rebuilding" | "flushing" | "offline";
+        /** @description What a pool is to promise a volume. */
+        PoolVolume: {
+            cache_max?: null | components["schemas"]["Share"];
+            cache_min?: null | components["schemas"]["Share"];
+            name: string;
+        };
+        /** @description `POST /api/v1/pools/{name}/volumes/plan`: which volumes a pool shall have, to be looked at before any of them is moved or changed. */
+        PoolVolumes: {
+            /** @description Volumes that leave the pool before. */
+            leave?: string[];
+            /** @description Volumes that it has then; others stay as they are. */
+            stay: components["schemas"]["PoolVolume"][];
+        };
         /** @description How far an SSD is emptied, or how far copies are made anew. */
         Progress: {
             /**
@@ -3745,6 +3774,39 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["SsdsAdd"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangePlan"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    plan_pool_volumes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolVolumes"];
             };
         };
         responses: {

@@ -49,6 +49,8 @@ pub enum ConditionKind {
     Certificate,
     /// Hosts were refused for want of file descriptors, within the last minutes.
     ConnectionsRefused,
+    /// A socket that the service manager keeps is at no address that the configuration names: who comes by it is turned away.
+    SocketNotServed,
     /// Hosts do not see the last bytes of a backing device.
     EndNotServed,
     /// Another file is in the place of a volume's backing device, and is served.
@@ -100,6 +102,7 @@ impl ConditionKind {
             Self::Log => "log",
             Self::Certificate => "certificate",
             Self::ConnectionsRefused => "connections-refused",
+            Self::SocketNotServed => "socket-not-served",
             Self::EndNotServed => "end-not-served",
             Self::OtherBacking => "other-backing",
             Self::SecondWriter => "second-writer",

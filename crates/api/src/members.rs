@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Share;
+
 /// `POST /api/v1/pools/{name}/ssds` and `…/spares`: SSDs to take in. All of them, or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -17,7 +19,31 @@ pub struct SsdsAdd {
     pub allow_same_disk: bool,
 }
 
-/// `POST /api/v1/pools/{name}/ssds/plan`, `…/spares/plan` and `/api/v1/volumes/{name}/plan`: it could be done now. Nothing was changed.
+/// `POST /api/v1/pools/{name}/volumes/plan`: which volumes a pool shall have, to be looked at before any of them is moved or changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolVolumes {
+    /// Volumes that leave the pool before.
+    #[serde(default)]
+    pub leave: Vec<String>,
+    /// Volumes that it has then; others stay as they are.
+    pub stay: Vec<PoolVolume>,
+}
+
+/// What a pool is to promise a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolVolume {
+    pub name: String,
+    /// Clean data that other volumes do not evict; null: none.
+    #[serde(default)]
+    pub cache_min: Option<Share>,
+    /// The most clean data that it has in the cache; null: no limit.
+    #[serde(default)]
+    pub cache_max: Option<Share>,
+}
+
+/// `POST` of a path that ends with `/plan`: it could be done now. Nothing was changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChangePlan {
     /// What is to be known before it is done.

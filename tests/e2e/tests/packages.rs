@@ -212,12 +212,8 @@ fn dpkg_installs_upgrades_refuses_a_downgrade_over_a_newer_format_removes_and_pu
     let ssd = site.blank("ssd", MIB);
     let purged = system.succeed(&["--purge", "hotset"]);
     assert!(purged.contains("pools quick") && purged.contains("not touched"), "{purged}");
-    for file in [
-        "etc/hotset",
-        "var/lib/hotset",
-        "etc/udev/rules.d/63-z-hotset.rules",
-        "etc/systemd/system/sysinit.target.wants/hotset.service",
-    ] {
+    assert!(purged.contains("63-z-hotset.rules stays") && rules.is_file(), "{purged}");
+    for file in ["etc/hotset", "var/lib/hotset", "etc/systemd/system/sysinit.target.wants/hotset.service"] {
         assert!(!system.has(file), "{file} is left");
     }
     assert_eq!(fs::metadata(ssd).expect("it is there").len(), MIB);
@@ -334,6 +330,19 @@ fn shells_complete_the_names_that_the_daemon_knows_and_nothing_when_it_is_down()
     succeed("zsh", &["-n", &scripts[1]]);
     let in_zsh = ask("zsh", "COMPLETE=zsh _CLAP_COMPLETE_INDEX=3 hotset -- hotset volume show ''");
     assert!(in_zsh.contains("archive"), "{in_zsh}");
+    // As compinit has it loaded at the first completion; what only works in a line that is edited shows what it is given.
+    let functions = daemon.site.path("functions");
+    fs::create_dir_all(&functions).expect("a folder can be made");
+    fs::copy(&scripts[1], functions.join("_hotset")).expect("it can be copied");
+    let first = ask(
+        "zsh",
+        &format!(
+            "fpath=({} $fpath); compdef() {{ }}; _describe() {{ print -rl -- ${{(P)3}} }}; autoload -U _hotset; \
+             words=(hotset volume show ''); CURRENT=4; _hotset",
+            functions.display()
+        ),
+    );
+    assert!(first.lines().any(|line| line.starts_with("archive")), "{first}");
 
     daemon.kill();
     let asked = Instant::now();
@@ -360,4 +369,19 @@ fn the_archive_installs_below_any_folder() {
     let unit = fs::read_to_string(to.join("etc/systemd/system/hotset.service")).expect("it is there");
     assert!(unit.contains("ExecStart=/opt/hotset/bin/hotset serve"), "{unit}");
     assert!(to.join("opt/hotset/share/man/man1/hotset.1.gz").exists() && to.join("etc/hotset/hotset.toml").exists());
+    assert!(!to.join("etc/initramfs-tools").exists(), "what the system does not have is not begun");
+
+    // Where there is an initial RAM disk to be made, it gets its hook; and all of it can be taken away again.
+    let hook = to.join("etc/initramfs-tools/hooks/hotset");
+    fs::create_dir_all(hook.parent().expect("it is in a folder")).expect("a folder can be made");
+    let script = |arguments: &[&str]| {
+        let output = command(&shown(&folder.join("install.sh")), arguments).env("DESTDIR", &to).output();
+        let output = output.expect("it can be started");
+        assert!(output.status.success(), "{}", text(&output));
+    };
+    script(&["/opt/hotset"]);
+    assert!(fs::metadata(&hook).expect("it is there").permissions().mode() & 0o111 != 0);
+    script(&["--remove", "/opt/hotset"]);
+    assert!(!program.exists() && !hook.exists() && !to.join("etc/systemd/system/hotset.service").exists());
+    assert!(to.join("etc/hotset/hotset.toml").exists());
 }

@@ -186,7 +186,7 @@ fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done(
     let grown = good.replace("flush-rate = \"high\"", "flush-rate = \"medium\"");
     let greedy = grown.replace("\"20%\"", "\"20%\"\ncache-min = \"1G\"");
     let said = daemon.refuse(&format!("apply {}", write(&daemon, "greedy.toml", &greedy)), 1, "Nothing was changed");
-    assert!(said.contains("line 14: cache-min of volume data"), "{said}");
+    assert!(said.contains("line 14: cache-min, cache-max of volume data"), "{said}");
     let one_ssd = good.replace(&format!(", {used:?}"), "");
     let said = daemon.refuse(&format!("apply {}", write(&daemon, "one.toml", &one_ssd)), 1, "Nothing was changed");
     assert!(said.contains("line 5: ssds of pool quick: two copies"), "{said}");
@@ -198,9 +198,23 @@ fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done(
     }
     assert_eq!(daemon.json("pool show quick")["flush_rate"], "high");
 
-    // Of four steps the third fails: of a volume that is not there yet the daemon cannot tell.
-    let more = format!("[volume.late]\nbacking = {late:?}\npool = \"quick\"\ncache-min = \"1G\"\n\n[volume.plain]");
-    let grown = format!("{}read-ahead = \"off\"\n", grown.replace("[volume.plain]", &more));
+    // So is a volume that the pool cannot keep its promise to, and an SSD that another pool has to give away first.
+    let more = |pool: &str| {
+        format!("[volume.late]\nbacking = {late:?}\npool = {pool:?}\ncache-min = \"1G\"\n\n[volume.plain]")
+    };
+    let joined = grown.replace("[volume.plain]", &more("quick"));
+    let said = daemon.refuse(&format!("apply {}", write(&daemon, "joined.toml", &joined)), 1, "Nothing was changed");
+    assert!(said.contains("line 15: cache-min, cache-max of volume late: volume late: cache-min of "), "{said}");
+    let second = daemon.site.blank("ssd2", 32 * MIB).display().to_string();
+    let pool =
+        |ssd: &str| format!("[pool.second]\ntype = \"read\"\nio-type = \"custom\"\nssds = [{ssd:?}]\n\n[volume.data]");
+    let moved = good.replace("[volume.data]", &pool(&used)).replace(&format!(", {used:?}"), "");
+    let said = daemon.refuse(&format!("apply {}", write(&daemon, "moved.toml", &moved)), 1, "Nothing was changed");
+    assert!(said.contains("is an SSD of pool quick, which has to be emptied first"), "{said}");
+
+    // Of the steps one fails: of a pool that is not there yet the daemon cannot tell.
+    let grown = grown.replace("[volume.data]", &pool(&second)).replace("[volume.plain]", &more("second"));
+    let grown = format!("{grown}read-ahead = \"off\"\n");
     let said = daemon.refuse(&format!("apply {}", write(&daemon, "grown.toml", &grown)), 1, "This failed");
     let (failed, rest) = said.split_once("Done before:").expect("it says what was done");
     let (done, not_done) = rest.split_once("Not done:").expect("it says what was not");
@@ -208,6 +222,41 @@ fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done(
         failed.contains("cache-min") && done.contains("flush-rate high -> medium") && not_done.contains("read-ahead"),
         "{said}"
     );
+}
+
+// proves: O2
+#[test]
+fn shares_and_pools_are_exchanged_in_one_apply() {
+    let daemon = Daemon::start();
+    let image = |name: &str, mib: u64| daemon.site.blank(name, mib * MIB).display().to_string();
+    let (ssd0, ssd1, other) = (image("ssd0", 64), image("ssd1", 64), image("other", 64));
+    let (a, b) = (image("a", 16), image("b", 16));
+    let site = |pool_of_a: &str, a_min: &str, b_min: &str, spare_of: [&str; 2]| {
+        format!(
+            "[pool.p]\ntype = \"read-write\"\nio-type = \"custom\"\nblock-size = \"64K\"\nssds = [{ssd0:?}, {ssd1:?}]\nspares = [{}]\n\n\
+             [pool.r]\ntype = \"read\"\nio-type = \"custom\"\nblock-size = \"64K\"\nssds = [{other:?}]\nspares = [{}]\n\n\
+             [volume.a]\nbacking = {a:?}\npool = {pool_of_a:?}\nmode = {}\ncache-min = \"{a_min}%\"\n\n\
+             [volume.b]\nbacking = {b:?}\npool = \"p\"\ncache-min = \"{b_min}%\"\n",
+            spare_of[0],
+            spare_of[1],
+            if pool_of_a == "p" { "\"write-back\"" } else { "\"write-around\"" }
+        )
+    };
+    let spare = format!("{:?}", image("spare", 64));
+    let apply = |text: &str| daemon.ok(&format!("apply {}", write(&daemon, "site.toml", text)));
+    apply(&site("p", "60", "20", [&spare, ""]));
+    // Each alone, in the order of the file, would promise 120 %.
+    apply(&site("p", "20", "60", [&spare, ""]));
+    let min = |volume: &str| daemon.json(&format!("volume show {volume}"))["cache_min"]["percent"].clone();
+    assert_eq!((min("a"), min("b")), (20.into(), 60.into()));
+    // A spare goes to the other pool, and so does a volume, with settings that only the other pool takes.
+    apply(&site("r", "90", "60", ["", &spare]));
+    assert_eq!((&daemon.json("volume show a")["pool"], min("a")), (&"r".into(), 90.into()));
+    assert_eq!(daemon.json("pool show r")["spares"].as_array().map(Vec::len), Some(1));
+    // And not back again, where 60 % are promised already: it is told before its cache is flushed and gone.
+    let text = site("p", "60", "60", ["", &spare]);
+    daemon.refuse(&format!("apply {}", write(&daemon, "site.toml", &text)), 1, "Nothing was changed");
+    assert_eq!(daemon.json("volume show a")["pool"], "r");
 }
 
 // proves: O5

@@ -98,8 +98,12 @@ impl Parts {
             let script = output_of(self.program(&["completions", shell]))?;
             tree.write(&format!("{prefix}/{file}"), &script)?;
         }
-        for example in ["contrib/grafana-dashboard.json", "contrib/prometheus-alerts.yml", "contrib/63-z-hotset.rules"]
-        {
+        for example in [
+            "contrib/grafana-dashboard.json",
+            "contrib/prometheus-alerts.yml",
+            "contrib/63-z-hotset.rules",
+            "contrib/ansible/hotset.yml",
+        ] {
             tree.copy(example, &format!("{prefix}/share/doc/hotset/examples/{}", name_of(example)))?;
         }
         for document in ["README.md", "docs/INSTALL.md", "docs/OPERATIONS.md", "docs/GLOSSARY.md", "docs/openapi.json"]

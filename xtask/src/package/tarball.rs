@@ -18,10 +18,13 @@ pub(super) fn make(parts: &Parts) -> Result<()> {
         ("CHANGELOG.md", "CHANGELOG.md"),
         ("docs/INSTALL.md", "INSTALL.md"),
         ("packaging/install.sh", "install.sh"),
+        ("contrib/initramfs-hook", "initramfs-hook"),
+        ("contrib/needrestart.conf", "needrestart.conf"),
     ] {
         tree.copy(from, to)?;
     }
     tree.mode("install.sh", 0o755)?;
+    tree.mode("initramfs-hook", 0o755)?;
     let file = parts.out.join(format!("{name}.tar.gz")).display().to_string();
     let (folder, time) = (parts.scratch.display().to_string(), format!("--mtime=@{}", parts.epoch_s));
     let owners = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--use-compress-program=gzip -9n"];

@@ -10,7 +10,7 @@ use hotset_block::Env;
 use crate::address::VolumeIndex;
 use crate::attachments::evidence::BackingEvidence;
 use crate::attachments::identity::judged_pages;
-use crate::config::{PAGE, VolumeName};
+use crate::config::{PAGE, VolumeName, VolumeSettings};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
 use crate::pool::inner::PoolInner;
@@ -92,6 +92,17 @@ impl<E: Env> PoolInner<E> {
         joining.put(index, known.attachment, &known.backing).await?;
         drop(held);
         Ok(Reattached::Warm { bytes: self.clean.slots().used_bytes_of(index) })
+    }
+
+    /// See [`crate::Pool::check_volumes`].
+    pub(crate) fn check_volumes(
+        &self,
+        leave: &[VolumeName],
+        stay: &[(VolumeName, VolumeSettings)],
+    ) -> Result<(), Error> {
+        let known = |name: &VolumeName| self.attachments.named(name).is_ok();
+        stay.iter().filter(|(name, _)| !known(name)).try_for_each(|(name, _)| self.attachments.check_newcomer(name))?;
+        VolumeShares::of(&self.rooms).check_promises(leave, stay)
     }
 
     pub(crate) fn clean_backing(&self, name: &VolumeName) -> Result<Option<(String, u64)>, Error> {

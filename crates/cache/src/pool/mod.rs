@@ -31,7 +31,7 @@ use std::rc::Rc;
 use hotset_block::Env;
 
 use crate::attachments::evidence::BackingEvidence;
-use crate::config::{PoolSettings, VolumeName, VolumeSpec};
+use crate::config::{PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::log::Log;
 use crate::members::label::Named;
@@ -198,6 +198,15 @@ impl<E: Env> Pool<E> {
     /// over for them. They are not used: whoever wants that adds them.
     pub fn remember_failed(&self, ssds: &[FailedSsd]) {
         self.inner.members.remember_failed(ssds);
+    }
+
+    /// Whether the pool could have these volumes: `stay` in it with these settings, newcomers among them, once `leave` have left.
+    ///
+    /// # Errors
+    /// `Refused`: a newcomer has a name that the pool knows or there is no place for one more, or the pool cannot keep what it would promise
+    /// to them all.
+    pub fn check_volumes(&self, leave: &[VolumeName], stay: &[(VolumeName, VolumeSettings)]) -> Result<(), Error> {
+        self.inner.check_volumes(leave, stay)
     }
 
     /// Ends a removal that is under way: the SSDs stay. Too late once a members record without them is written.

@@ -44,26 +44,40 @@ impl<'p, E: Env> VolumeShares<'p, E> {
 
     /// Whether the pool can keep what it would promise if volume `name` had these settings.
     pub(crate) fn check_shares(&self, name: &VolumeName, settings: &VolumeSettings) -> Result<(), Error> {
-        settings.check()?;
-        let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("volume {name}: {what}")));
-        let (min, max) = self.share_slots(settings);
-        if min > max {
-            let what = format!("cache-min is {} bytes and above cache-max, {} bytes", self.bytes(min), self.bytes(max));
-            return refused(what);
-        }
+        self.check_promises(&[], &[(name.clone(), *settings)])
+    }
+
+    /// Whether the pool can keep what it would promise after `leave` had left it, and with each of `stay` in it and with these settings.
+    pub(crate) fn check_promises(
+        &self,
+        leave: &[VolumeName],
+        stay: &[(VolumeName, VolumeSettings)],
+    ) -> Result<(), Error> {
+        let concerned = |name: &VolumeName| leave.contains(name) || stay.iter().any(|(stays, _)| stays == name);
         let catalogue = self.pool.attachments.catalogue();
-        let others = catalogue.volumes.iter().filter(|volume| volume.spec.name != *name);
-        let promised: u64 = others.map(|volume| self.share_slots(&volume.spec.settings).0).sum();
+        let others = catalogue.volumes.iter().filter(|volume| !concerned(&volume.spec.name));
+        let mut promised: u64 = others.map(|volume| self.share_slots(&volume.spec.settings).0).sum();
         let slots = self.clean_slots_min();
         let room = slots.saturating_sub(u64::try_from(ready_wanted(slots)).expect("an address has 64 bits at most"));
-        if min > 0 && promised + min > room {
-            return refused(format!(
-                "cache-min of {} bytes: pool {} has promised {} bytes to other volumes, and can promise {} bytes in all",
-                self.bytes(min),
-                self.pool.name,
-                self.bytes(promised),
-                self.bytes(room)
-            ));
+        for (name, settings) in stay {
+            settings.check()?;
+            let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("volume {name}: {what}")));
+            let (min, max) = self.share_slots(settings);
+            if min > max {
+                let what =
+                    format!("cache-min is {} bytes and above cache-max, {} bytes", self.bytes(min), self.bytes(max));
+                return refused(what);
+            }
+            if min > 0 && promised + min > room {
+                return refused(format!(
+                    "cache-min of {} bytes: pool {} has promised {} bytes to other volumes, and can promise {} bytes in all",
+                    self.bytes(min),
+                    self.pool.name,
+                    self.bytes(promised),
+                    self.bytes(room)
+                ));
+            }
+            promised += min;
         }
         Ok(())
     }

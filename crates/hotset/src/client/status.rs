@@ -56,6 +56,7 @@ fn chosen(mut status: Status, pools: &[PoolName]) -> Result<Status, ApiError> {
     };
     status.conditions.retain(named);
     let healths = status.pools.iter().map(|pool| pool.health).chain(status.volumes.iter().map(|volume| volume.health));
+    let healths = healths.chain(status.conditions.iter().map(|condition| condition.health));
     status.health = healths.max_by_key(|health| exit_code(*health)).unwrap_or(Health::Good);
     let said = |what: &str, name: &str, reason: &str| (!reason.is_empty()).then(|| format!("{what} {name}: {reason}"));
     let pools = status.pools.iter().filter_map(|pool| said("pool", &pool.name, &pool.reason));

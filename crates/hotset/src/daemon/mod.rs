@@ -142,7 +142,7 @@ fn run_logged(config: Config, own: Own) -> Result<ExitCode, String> {
     local_devices::check_state_directory(&state)?;
     state.wait_for_predecessor();
     failures::remember_panics(state.path());
-    let sockets = Sockets::of(&config)?;
+    let sockets = Sockets::of(&config, &own.register)?;
     tell_limits(&config);
     let server = ServerSettings {
         request_timeout: Duration::from_secs(config.request_timeout_s),
@@ -191,10 +191,10 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn of(config: &Config) -> Result<Self, String> {
+    fn of(config: &Config, register: &ConditionRegister) -> Result<Self, String> {
         let mut inherited = Inherited::of_this_process()?;
         let sockets = Self { api: inherited.take(&config.api), nbd: inherited.take(&config.nbd) };
-        inherited.check_all_taken()?;
+        inherited.turn_away(register);
         Ok(sockets)
     }
 }

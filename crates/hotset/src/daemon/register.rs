@@ -195,6 +195,7 @@ impl ConditionRegister {
             | ConditionKind::Log
             | ConditionKind::Certificate
             | ConditionKind::ConnectionsRefused
+            | ConditionKind::SocketNotServed
             | ConditionKind::EndNotServed
             | ConditionKind::OtherBacking
             | ConditionKind::Backings
@@ -333,6 +334,7 @@ pub(crate) fn is_raised(kind: ConditionKind) -> bool {
         | ConditionKind::Log
         | ConditionKind::Certificate
         | ConditionKind::ConnectionsRefused
+        | ConditionKind::SocketNotServed
         | ConditionKind::OtherBacking
         | ConditionKind::SecondWriter
         | ConditionKind::Backings
@@ -404,6 +406,10 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
         }
         ConditionKind::ConnectionsRefused => {
             "raise the limit of file descriptors (LimitNOFILE= of the service, `ulimit -n`), or let hosts share connections"
+        }
+        ConditionKind::SocketNotServed => {
+            "name the address in `api` or `nbd` of the configuration, spelled as it is there, or take it out of the socket unit \
+             (`systemctl edit hotset.socket`); then `systemctl stop hotset.service hotset.socket` and start both"
         }
         ConditionKind::OtherBacking => {
             let name = &subject.name;
@@ -540,6 +546,7 @@ mod tests {
             ConditionKind::Log,
             ConditionKind::Certificate,
             ConditionKind::ConnectionsRefused,
+            ConditionKind::SocketNotServed,
             ConditionKind::OtherBacking,
             ConditionKind::Backings,
             ConditionKind::DaemonId,

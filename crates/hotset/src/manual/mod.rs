@@ -22,6 +22,10 @@ pub(crate) use configuration::{INSTALLED, keys};
 
 const CONCEPTS: &str = include_str!("../../manual/concepts.txt");
 
+/// zsh loads the script when a command line is completed for the first time, by calling it as the function `_hotset`: that time has to be
+/// answered, too.
+const FIRST_OF_ZSH: &str = "if [[ ${funcstack[1]-} == _hotset ]]; then _clap_dynamic_completer_hotset \"$@\"; fi\n";
+
 /// The script that makes a shell ask this program for completions.
 pub(crate) fn completions(shell: Shell) -> String {
     let name = shell.name();
@@ -34,7 +38,8 @@ pub(crate) fn completions(shell: Shell) -> String {
     let script = String::from_utf8(script).expect("clap_complete writes text");
     match shell {
         Shell::Bash => script + include_str!("../../manual/words.bash"),
-        Shell::Zsh | Shell::Fish | Shell::Elvish | Shell::Powershell => script,
+        Shell::Zsh => script + FIRST_OF_ZSH,
+        Shell::Fish | Shell::Elvish | Shell::Powershell => script,
     }
 }
 

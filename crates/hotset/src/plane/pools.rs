@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use futures_util::future::{join_all, try_join_all};
 use hotset_block::{ByteRange, Device, HostDevice, HostEnv};
-use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSpec};
+use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{
     BackingEvidence, DirtyData, Drained, Error, FailedSsd, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached,
     Removed, Takeover, dismiss_owner, may_have_owner,
@@ -163,6 +163,16 @@ impl PlanePools {
     /// Empties SSDs and makes them nobody's, for as long as that takes.
     pub(crate) async fn remove_ssds(self, name: PoolName, uuids: Vec<u128>) -> Result<Removed, Error> {
         self.plane.pool(&name)?.remove_ssds(&uuids).await
+    }
+
+    /// See [`hotset_cache::Pool::check_volumes`].
+    pub(crate) async fn check_volumes(
+        self,
+        name: PoolName,
+        leave: Vec<VolumeName>,
+        stay: Vec<(VolumeName, VolumeSettings)>,
+    ) -> Result<(), Error> {
+        self.plane.pool(&name)?.check_volumes(&leave, &stay)
     }
 
     pub(crate) async fn cancel_removal(self, name: PoolName) -> Result<(), Error> {

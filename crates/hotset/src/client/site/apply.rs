@@ -1,11 +1,12 @@
 //! The `apply` verb: everything is checked before anything is changed; then one step after the other, and if one fails, what was done.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 
 use hotset_api::{
     ApiError, ApiErrorKind, CacheEnable, ChangePlan, Operation, OperationKind, OperationStart, PoolCreate, PoolList,
-    PoolPlan, Removal, SsdsAdd, SsdsRemove, VolumeCreate, VolumeList, VolumeSet,
+    PoolPlan, PoolVolume, PoolVolumes, Removal, SsdsAdd, SsdsRemove, VolumeCreate, VolumeList, VolumeSet,
 };
 use hyper::Method;
 use serde::Serialize;
@@ -16,7 +17,7 @@ use super::super::http::Client;
 use super::super::operations::follow;
 use super::super::print::{print, tell};
 use super::file::Mistake;
-use super::plan::{SettingChange, SiteStep, plan};
+use super::plan::{SettingChange, Shares, SiteStep, plan};
 use super::wanted::WantedSite;
 use crate::args::{ApplyArguments, Output};
 use crate::size::human;
@@ -97,7 +98,25 @@ fn check(
     for step in steps {
         check.check(step)?;
     }
+    check.check_promises()?;
     Ok(check.wrong)
+}
+
+/// What a volume is to have of a pool in the end.
+struct PromiseWanted<'a> {
+    volume: &'a str,
+    pool: &'a str,
+    shares: Shares,
+    /// What the file says of it, and where.
+    key: &'static str,
+    line: usize,
+}
+
+impl PromiseWanted<'_> {
+    fn of_pool(&self) -> PoolVolume {
+        let Shares { cache_min, cache_max } = self.shares;
+        PoolVolume { name: self.volume.to_owned(), cache_min, cache_max }
+    }
 }
 
 struct Check<'a> {
@@ -115,11 +134,7 @@ impl Check<'_> {
     fn check(&mut self, step: &SiteStep) -> Result<(), ApiError> {
         match step {
             SiteStep::CreatePool { pool, line } => self.check_pool(pool, *line),
-            SiteStep::AddSsds { pool, ssds, line } => {
-                // Those that are its spares now leave before.
-                let ssds: Vec<String> = ssds.iter().filter(|ssd| !self.leaves_as_spare(ssd)).cloned().collect();
-                self.ask_about_ssds("ssds", pool, &ssds, *line)
-            }
+            SiteStep::AddSsds { pool, ssds, line } => self.ask_about_ssds("ssds", pool, ssds, *line),
             SiteStep::AddSpares { pool, spares, line } => self.ask_about_ssds("spares", pool, spares, *line),
             SiteStep::CreateVolume { volume, line } => {
                 // A pool that is made before it is not there to be asked about.
@@ -131,9 +146,12 @@ impl Check<'_> {
             SiteStep::SetPool { pool, set, changes, line } if !self.is_new(pool) => {
                 self.ask_about_settings("pool", pool, set, changes, *line)
             }
-            SiteStep::SetVolume { volume, set, changes, line } => {
-                // What is made or moved before is not there yet, and its settings mean something else then.
-                let set = if self.stays(volume) { *set } else { VolumeSet { local: set.local, ..Default::default() } };
+            SiteStep::SetVolume { volume, set, changes, line, .. } => {
+                // What is made or moved before is not there yet, and its settings mean something else then. Shares are looked at together.
+                let set = match self.stays(volume) {
+                    true => VolumeSet { cache_min: None, cache_max: None, ..*set },
+                    false => VolumeSet { local: set.local, ..Default::default() },
+                };
                 self.ask_about_settings("volume", volume, &set, changes, *line)
             }
             SiteStep::SetPool { .. }
@@ -147,6 +165,11 @@ impl Check<'_> {
     /// New pools are looked at one by one; together they may need more memory than there is.
     fn check_pool(&mut self, pool: &PoolCreate, line: usize) -> Result<(), ApiError> {
         let subject = format!("pool {}", pool.name);
+        let ssds = self.free(&pool.ssds);
+        if ssds.len() < pool.ssds.len() {
+            // What is a spare somewhere now cannot be asked about, nor a pool without it.
+            return Ok(());
+        }
         let Some(plan) = self.ask::<PoolPlan>("/pools/plan", pool, "ssds", &subject, line)? else { return Ok(()) };
         self.tables_bytes += plan.memory_bytes;
         let needed = plan.memory_in_use_bytes + self.tables_bytes;
@@ -169,11 +192,12 @@ impl Check<'_> {
             self.wrong.extend(told);
             return Ok(());
         }
+        let ssds = self.free(ssds);
         if ssds.is_empty() {
             return Ok(());
         }
         let (path, subject) = (format!("/pools/{pool}/{key}/plan"), format!("pool {pool}"));
-        self.ask::<ChangePlan>(&path, &added(ssds), key, &subject, line).map(drop)
+        self.ask::<ChangePlan>(&path, &added(&ssds), key, &subject, line).map(drop)
     }
 
     fn ask_about_settings(
@@ -187,6 +211,57 @@ impl Check<'_> {
         let keys: Vec<&str> = changes.iter().map(|change| change.key.as_str()).collect();
         let (path, subject) = (format!("/{what}s/{name}/settings/plan"), format!("{what} {name}"));
         self.ask::<ChangePlan>(&path, set, &keys.join(", "), &subject, line).map(drop)
+    }
+
+    /// What each pool would have promised to its volumes in the end. Those that come or change are asked about one after the other, together
+    /// with those before them: who is refused has the line.
+    fn check_promises(&mut self) -> Result<(), ApiError> {
+        let steps = self.steps;
+        let wanted: Vec<PromiseWanted<'_>> = steps.iter().filter_map(|step| self.promise_wanted(step)).collect();
+        // A pool that is made before is not there to be asked about.
+        let pools: BTreeSet<&str> = wanted.iter().map(|one| one.pool).filter(|pool| !self.is_new(pool)).collect();
+        for pool in pools {
+            let leaves = |step: &'_ SiteStep| {
+                let SiteStep::DisableCache { volume, pool: from } = step else { return None };
+                (from == pool).then(|| volume.clone())
+            };
+            let leave: Vec<String> = steps.iter().filter_map(leaves).collect();
+            let of_pool: Vec<&PromiseWanted<'_>> = wanted.iter().filter(|promise| promise.pool == pool).collect();
+            for asked in 1..=of_pool.len() {
+                let (known, later) = of_pool.split_at(asked);
+                let later = later.iter().map(|promise| promise.volume.to_owned());
+                let volumes = PoolVolumes {
+                    leave: leave.iter().cloned().chain(later).collect(),
+                    stay: known.iter().map(|promise| promise.of_pool()).collect(),
+                };
+                let PromiseWanted { volume, key, line, .. } = known[asked - 1];
+                let (path, subject) = (format!("/pools/{pool}/volumes/plan"), format!("volume {volume}"));
+                if self.ask::<ChangePlan>(&path, &volumes, key, &subject, *line)?.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Of the step that brings a volume to a pool, or changes what it has there.
+    fn promise_wanted<'s>(&self, step: &'s SiteStep) -> Option<PromiseWanted<'s>> {
+        let comes = |volume, pool, before: Shares, key, line| {
+            let one = PromiseWanted { volume, pool, shares: before, key, line };
+            match self.steps.iter().find_map(|step| shares_set(step, volume)) {
+                Some((set, line)) => PromiseWanted { shares: before.changed_by(set), key: SHARES, line, ..one },
+                None => one,
+            }
+        };
+        if let SiteStep::CreateVolume { volume, line } = step {
+            return Some(comes(volume.name.as_str(), volume.pool.as_deref()?, Shares::default(), "pool", *line));
+        }
+        if let SiteStep::EnableCache { volume, pool, shares, line } = step {
+            return Some(comes(volume, pool, *shares, "pool", *line));
+        }
+        let SiteStep::SetVolume { volume, pool, before, .. } = step else { return None };
+        let (_, line) = shares_set(step, volume).filter(|_| self.stays(volume))?;
+        Some(comes(volume, pool.as_deref()?, *before, SHARES, line))
     }
 
     /// `None`: it would be refused, which is noted. An error: the daemon cannot be asked.
@@ -228,10 +303,25 @@ impl Check<'_> {
         })
     }
 
+    /// Without those that are spares now and leave before.
+    fn free(&self, ssds: &[String]) -> Vec<String> {
+        ssds.iter().filter(|ssd| !self.leaves_as_spare(ssd)).cloned().collect()
+    }
+
     fn leaves_as_spare(&self, path: &str) -> bool {
         let leaves = |step: &SiteStep| matches!(step, SiteStep::RemoveSpares { spares, .. } if spares.iter().any(|spare| (self.same)(spare, path)));
         self.steps.iter().any(leaves)
     }
+}
+
+/// The keys of shares.
+const SHARES: &str = "cache-min, cache-max";
+
+/// What a step sets of a volume's shares, and the line that says so.
+fn shares_set<'s>(step: &'s SiteStep, name: &str) -> Option<(&'s VolumeSet, usize)> {
+    let SiteStep::SetVolume { volume, set, line, .. } = step else { return None };
+    let changes = set.cache_min.is_some() || set.cache_max.is_some();
+    (volume == name && changes).then_some((set, *line))
 }
 
 /// It says nothing about what was asked.
@@ -279,7 +369,7 @@ fn carry_out_one(client: &Client, output: Output, step: &SiteStep) -> Result<(),
             client.send(Method::DELETE, &format!("/volumes/{volume}/cache"), &removal)
         }
         SiteStep::CreateVolume { volume, .. } => client.send(Method::POST, "/volumes", volume),
-        SiteStep::EnableCache { volume, pool } => {
+        SiteStep::EnableCache { volume, pool, .. } => {
             client.send(Method::PUT, &format!("/volumes/{volume}/cache"), &CacheEnable { pool: pool.clone() })
         }
         SiteStep::SetVolume { volume, set, .. } => client.send(Method::PATCH, &format!("/volumes/{volume}"), set),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotset_api::{
-    IoType, Pool, PoolCreate, PoolKind, PoolSet, PoolState, Volume, VolumeCreate, VolumeSet, VolumeState,
+    IoType, Pool, PoolCreate, PoolKind, PoolSet, PoolState, Share, Volume, VolumeCreate, VolumeSet, VolumeState,
 };
 use hotset_cache::config::PoolSettings;
 
@@ -16,16 +16,86 @@ use crate::words;
 /// One request to the daemon. With the line of the file that names what the daemon may refuse.
 #[derive(Debug)]
 pub(super) enum SiteStep {
-    CreatePool { pool: Box<PoolCreate>, line: usize },
-    SetPool { pool: String, set: PoolSet, changes: Vec<SettingChange>, line: usize },
-    AddSsds { pool: String, ssds: Vec<String>, line: usize },
-    AddSpares { pool: String, spares: Vec<String>, line: usize },
-    RemoveSpares { pool: String, spares: Vec<String> },
-    DisableCache { volume: String, pool: String },
-    CreateVolume { volume: Box<VolumeCreate>, line: usize },
-    EnableCache { volume: String, pool: String },
-    SetVolume { volume: String, set: VolumeSet, changes: Vec<SettingChange>, line: usize },
-    RemoveSsds { pool: String, ssds: Vec<String> },
+    CreatePool {
+        pool: Box<PoolCreate>,
+        line: usize,
+    },
+    SetPool {
+        pool: String,
+        set: PoolSet,
+        changes: Vec<SettingChange>,
+        line: usize,
+    },
+    AddSsds {
+        pool: String,
+        ssds: Vec<String>,
+        line: usize,
+    },
+    AddSpares {
+        pool: String,
+        spares: Vec<String>,
+        line: usize,
+    },
+    RemoveSpares {
+        pool: String,
+        spares: Vec<String>,
+    },
+    DisableCache {
+        volume: String,
+        pool: String,
+    },
+    CreateVolume {
+        volume: Box<VolumeCreate>,
+        line: usize,
+    },
+    /// `shares`: what it has of a pool so far, and brings with it.
+    EnableCache {
+        volume: String,
+        pool: String,
+        shares: Shares,
+        line: usize,
+    },
+    /// `pool`, `before`: the pool that it is in so far, and what it has of that.
+    SetVolume {
+        volume: String,
+        pool: Option<String>,
+        before: Shares,
+        set: VolumeSet,
+        changes: Vec<SettingChange>,
+        line: usize,
+    },
+    RemoveSsds {
+        pool: String,
+        ssds: Vec<String>,
+    },
+}
+
+/// What a volume is promised of its pool, and may have of it; `None`: nothing, and all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shares {
+    pub(super) cache_min: Option<Share>,
+    pub(super) cache_max: Option<Share>,
+}
+
+impl Shares {
+    pub(super) fn of(volume: &Volume) -> Self {
+        Self { cache_min: volume.cache_min, cache_max: volume.cache_max }
+    }
+
+    /// With what is set.
+    pub(super) fn changed_by(self, set: &VolumeSet) -> Self {
+        Self { cache_min: set.cache_min.or(self.cache_min), cache_max: set.cache_max.or(self.cache_max) }
+    }
+
+    /// Whether less is promised from now on, as far as that can be said without knowing the pool.
+    fn lowered_by(self, set: &VolumeSet) -> bool {
+        match (self.cache_min, set.cache_min) {
+            (Some(Share::Bytes(before)), Some(Share::Bytes(after))) => after < before,
+            (Some(Share::Percent(before)), Some(Share::Percent(after))) => after < before,
+            (Some(_), Some(Share::Bytes(0))) => true,
+            (_, _) => false,
+        }
+    }
 }
 
 /// Of a setting.
@@ -70,7 +140,7 @@ impl SiteStep {
             Self::DisableCache { volume, pool } => {
                 vec![format!("- cache of volume {volume}: pool {pool}, flushed first")]
             }
-            Self::EnableCache { volume, pool } => vec![format!("+ cache of volume {volume}: pool {pool}")],
+            Self::EnableCache { volume, pool, .. } => vec![format!("+ cache of volume {volume}: pool {pool}")],
             Self::CreateVolume { volume, .. } => {
                 let cache = volume.pool.as_ref().map_or_else(|| "no cache".to_owned(), |pool| format!("pool {pool}"));
                 vec![format!("+ volume {}: {}, {cache}", volume.name, volume.backing)]
@@ -91,6 +161,8 @@ pub(super) fn plan(
     same: &dyn Fn(&str, &str) -> bool,
 ) -> Result<SitePlan, Vec<Mistake>> {
     let mut planner = Planner { same, steps: Vec::new(), last: Vec::new(), wrong: Vec::new() };
+    planner.check_uses(wanted);
+    planner.check_taken(wanted, pools);
     for pool in &wanted.pools {
         match pools.iter().find(|current| current.name == pool.name) {
             Some(current) => planner.change_pool(pool, current),
@@ -134,11 +206,13 @@ fn kind_of(pool: Option<&str>, wanted: &WantedSite, pools: &[Pool]) -> Option<Po
     there.or_else(|| wanted.pools.iter().find(|pool| pool.name == name)?.kind)
 }
 
-/// Pools before volumes that join them; caches leave before they join others; SSDs go last.
+/// Pools before volumes that join them; caches leave before they join others, with the settings that they have there; what is promised less
+/// comes before what is promised more; SSDs go last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum StepOrder {
     Pools,
     Leave,
+    SettingsBefore,
     Volumes,
 }
 
@@ -151,6 +225,52 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
+    /// Nothing is used twice under two names; what is named twice alike was told before.
+    fn check_uses(&mut self, wanted: &WantedSite) {
+        let mut uses: Vec<(&str, String)> = Vec::new();
+        for pool in &wanted.pools {
+            for (key, paths) in [("ssds", &pool.ssds), ("spares", &pool.spares)] {
+                for path in paths.iter().flatten() {
+                    self.check_use(&mut uses, path, format!("{key} of pool {}", pool.name), pool.line_of(key));
+                }
+            }
+        }
+        for volume in &wanted.volumes {
+            if let Some(backing) = &volume.backing {
+                let own = format!("backing of volume {}", volume.name);
+                self.check_use(&mut uses, backing, own, volume.line_of("backing"));
+            }
+        }
+    }
+
+    fn check_use<'f>(&mut self, uses: &mut Vec<(&'f str, String)>, path: &'f str, own: String, line: usize) {
+        if let Some((other, user)) = uses.iter().find(|(other, _)| (self.same)(other, path)) {
+            let message = format!("{own}: {path} is the same as {other}, which is in {user}");
+            self.wrong.push(Mistake::new(line, message));
+        }
+        uses.push((path, own));
+    }
+
+    /// An SSD that a pool is to give to another one, or to keep as a spare, has to be emptied first, which comes last.
+    fn check_taken(&mut self, wanted: &WantedSite, pools: &[Pool]) {
+        for pool in &wanted.pools {
+            for (key, paths) in [("ssds", &pool.ssds), ("spares", &pool.spares)] {
+                for path in paths.iter().flatten() {
+                    let same = |ssd: &&hotset_api::Ssd| (self.same)(&ssd.path, path);
+                    let moves = |owner: &&Pool| owner.name != pool.name || key == "spares";
+                    let owner = pools.iter().filter(moves).find(|owner| owner.ssds.iter().any(|ssd| same(&ssd)));
+                    if let Some(owner) = owner {
+                        let message = format!(
+                            "{key} of pool {}: {path} is an SSD of pool {}, which has to be emptied first: apply a file without it there, and then this one",
+                            pool.name, owner.name
+                        );
+                        self.wrong.push(Mistake::new(pool.line_of(key), message));
+                    }
+                }
+            }
+        }
+    }
+
     fn create_pool(&mut self, wanted: &PoolWanted) {
         let lacks = |key: &str| {
             Mistake::new(
@@ -320,8 +440,9 @@ impl Planner<'_> {
         if rest != VolumeSet::default() {
             let changes = anew(&wanted.settings, &["mode", "read-cache"]);
             let line = if rest.local.is_some() { wanted.line_of("local") } else { wanted.line };
+            let (volume, pool, before) = (name.clone(), None, Shares::default());
             self.steps
-                .push((StepOrder::Volumes, SiteStep::SetVolume { volume: name.clone(), set: rest, changes, line }));
+                .push((StepOrder::Volumes, SiteStep::SetVolume { volume, pool, before, set: rest, changes, line }));
         }
     }
 
@@ -349,8 +470,9 @@ impl Planner<'_> {
                     .push((StepOrder::Leave, SiteStep::DisableCache { volume: name.clone(), pool: pool.clone() }));
             }
             if let Some(pool) = &wanted.pool {
-                self.steps
-                    .push((StepOrder::Volumes, SiteStep::EnableCache { volume: name.clone(), pool: pool.clone() }));
+                let (volume, pool, shares) = (name.clone(), pool.clone(), Shares::of(current));
+                let line = wanted.line_of("pool");
+                self.steps.push((StepOrder::Volumes, SiteStep::EnableCache { volume, pool, shares, line }));
             }
         }
         // As of a pool.
@@ -358,7 +480,10 @@ impl Planner<'_> {
         if !changes.is_empty() {
             let set = volume_set(&parsed::<VolumeSetting>(&to_send(&wanted.settings, &changes, &[])));
             let line = wanted.line_of(&changes[0].key);
-            self.steps.push((StepOrder::Volumes, SiteStep::SetVolume { volume: name.clone(), set, changes, line }));
+            let (volume, pool, before) = (name.clone(), current.pool.clone(), Shares::of(current));
+            let early = moves || before.lowered_by(&set);
+            let order = if early { StepOrder::SettingsBefore } else { StepOrder::Volumes };
+            self.steps.push((order, SiteStep::SetVolume { volume, pool, before, set, changes, line }));
         }
     }
 }

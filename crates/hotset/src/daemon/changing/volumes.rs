@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hotset_api::{
-    ApiError, ApiErrorKind, ChangePlan, ConditionKind, Subject, SubjectKind, VolumeCreate, VolumeSet, WriteMode,
+    ApiError, ApiErrorKind, ChangePlan, ConditionKind, PoolVolume, PoolVolumes, Share, Subject, SubjectKind,
+    VolumeCreate, VolumeSet, WriteMode,
 };
 use hotset_block::Access;
 use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, VolumeSpec};
@@ -252,6 +253,22 @@ impl Volumes {
             Some(false) if !set.force => self.local.check_unheld(name).await?,
             Some(false) | None => {}
         }
+        Ok(ChangePlan::default())
+    }
+
+    /// What a pool would refuse of these volumes; nothing is changed.
+    pub(crate) async fn plan_of_pool(&self, pool: &str, volumes: &PoolVolumes) -> Result<ChangePlan, ApiError> {
+        let pool = pool_name(pool)?;
+        let leave = volumes.leave.iter().map(|name| volume_name(name)).collect::<Result<_, _>>()?;
+        let stays = |volume: &PoolVolume| {
+            let share = |share: Option<Share>| share.and_then(words::engine_share);
+            let shares = (share(volume.cache_min), share(volume.cache_max));
+            let settings = VolumeSettings { cache_min: shares.0, cache_max: shares.1, ..Default::default() };
+            Ok::<_, ApiError>((volume_name(&volume.name)?, settings))
+        };
+        let stay = volumes.stay.iter().map(stays).collect::<Result<_, _>>()?;
+        let thread = self.records.plane.of_pool(&pool);
+        thread.call(move |plane| plane.pools().check_volumes(pool, leave, stay)).await?;
         Ok(ChangePlan::default())
     }
 

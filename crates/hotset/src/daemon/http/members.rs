@@ -54,8 +54,14 @@ pub(super) async fn remove_ssds(
 #[utoipa::path(delete, path = "/api/v1/pools/{name}/removal", params(("name" = String, Path)),
     responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
 pub(super) async fn cancel_removal(State(rooms): Manages, Path(name): Path<String>) -> Answer<api::PoolChange> {
-    let changed = rooms.members.cancel_removal(&name).await?;
-    Ok(Json(rooms.reporting.pool_change(&name, changed).await?))
+    lasting(async move {
+        let changed = rooms.members.cancel_removal(&name).await?;
+        if changed {
+            rooms.note(SubjectKind::Pool, &name, "the removal of SSDs is cancelled");
+        }
+        rooms.reporting.pool_change(&name, changed).await
+    })
+    .await
 }
 
 #[utoipa::path(post, path = "/api/v1/pools/{name}/spares", params(("name" = String, Path)), request_body = api::SsdsAdd,

@@ -41,6 +41,7 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         pools::create_pool,
         pools::plan_pool,
         pools::plan_pool_settings,
+        pools::plan_pool_volumes,
         pools::import_pool,
         pools::open_pool,
         pools::show_pool,
@@ -115,6 +116,7 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/pools/import", post(pools::import_pool))
         .route("/pools/{name}", get(pools::show_pool).patch(pools::set_pool).delete(pools::delete_pool))
         .route("/pools/{name}/settings/plan", post(pools::plan_pool_settings))
+        .route("/pools/{name}/volumes/plan", post(pools::plan_pool_volumes))
         .route("/pools/{name}/open", post(pools::open_pool))
         .route("/pools/{name}/flush", get(pools::pool_flush).delete(pools::cancel_pool_flush))
         .route("/pools/{name}/hold", delete(pools::release_pool))

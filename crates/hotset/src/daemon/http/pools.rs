@@ -81,6 +81,16 @@ pub(super) async fn plan_pool_settings(
     Ok(Json(rooms.pools.plan_settings(&name, set).await?))
 }
 
+#[utoipa::path(post, path = "/api/v1/pools/{name}/volumes/plan", params(("name" = String, Path)), request_body = api::PoolVolumes,
+    responses((status = 200, body = api::ChangePlan), (status = "default", body = ApiError)))]
+pub(super) async fn plan_pool_volumes(
+    State(rooms): Manages,
+    Name(name): Name<String>,
+    Body(volumes): Body<api::PoolVolumes>,
+) -> Answer<api::ChangePlan> {
+    Ok(Json(rooms.volumes.plan_of_pool(&name, &volumes).await?))
+}
+
 #[utoipa::path(patch, path = "/api/v1/pools/{name}", params(("name" = String, Path)), request_body = api::PoolSet,
     responses((status = 200, body = api::PoolSettingsChange), (status = "default", body = ApiError)))]
 pub(super) async fn set_pool(
@@ -125,7 +135,14 @@ pub(super) async fn pool_flush(State(rooms): Manages, Name(name): Name<String>) 
 #[utoipa::path(delete, path = "/api/v1/pools/{name}/flush", params(("name" = String, Path)),
     responses((status = 200, body = api::FlushCancelled), (status = "default", body = ApiError)))]
 pub(super) async fn cancel_pool_flush(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::FlushCancelled> {
-    Ok(Json(rooms.draining.cancel_flush(&Subject::pool(&name)?).await?))
+    lasting(async move {
+        let cancelled = rooms.draining.cancel_flush(&Subject::pool(&name)?).await?;
+        if cancelled.changed {
+            rooms.note(SubjectKind::Pool, &name, "its flush is cancelled");
+        }
+        Ok(cancelled)
+    })
+    .await
 }
 
 /// What is written may stay dirty again, after a flush that held it.

@@ -105,7 +105,14 @@ pub(super) async fn cancel_volume_flush(
     State(rooms): Manages,
     Name(name): Name<String>,
 ) -> Answer<api::FlushCancelled> {
-    Ok(Json(rooms.draining.cancel_flush(&Subject::volume(&name)?).await?))
+    lasting(async move {
+        let cancelled = rooms.draining.cancel_flush(&Subject::volume(&name)?).await?;
+        if cancelled.changed {
+            rooms.note(SubjectKind::Volume, &name, "its flush is cancelled");
+        }
+        Ok(cancelled)
+    })
+    .await
 }
 
 /// What is written may stay dirty again, after a flush that held it.

@@ -5,9 +5,9 @@
 //! behind, waiting, is found again, and goes on. What ends a device's connection is noticed within a second, and mended by another
 //! connection. A clean stop ends devices that nobody uses; others wait for the next daemon.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -421,19 +421,25 @@ async fn holder_now(local: &Local) -> Result<Option<(PathBuf, User)>, ApiError> 
     found.await?.map_err(|error| driver_error(&local.record.volume, &error))
 }
 
+/// Each device says itself who may use it: what leads there is open to all, whatever the daemon's umask is.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    fs::set_permissions(folder, Permissions::from_mode(0o755))
+}
+
 fn link(volume: &str, device: &Path) -> io::Result<()> {
     let path = Path::new(FOLDER).join(volume);
     if fs::read_link(&path).is_ok_and(|to| to == device) {
         return Ok(());
     }
-    fs::create_dir_all(FOLDER)?;
+    make_folder(Path::new(FOLDER))?;
     unlink(volume);
     symlink(device, &path)
 }
 
 /// udev's rules know a device of ublk as ours by this: the driver has no room for more than its number.
 fn mark(device: &str) -> io::Result<()> {
-    fs::create_dir_all(FOLDER)?;
+    make_folder(Path::new(FOLDER))?;
     fs::write(mark_of(device), [])
 }
 
@@ -497,5 +503,22 @@ fn driver_error(volume: &str, error: &DriverError) -> ApiError {
         DriverError::Refused(_) => {
             ApiError::new(ApiErrorKind::Device, message).with_hint("see what the kernel says of it: `dmesg`")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves: H3
+    #[test]
+    fn the_folder_of_local_devices_is_open_to_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().join("hotset");
+        fs::create_dir(&folder).unwrap();
+        // As the service's umask makes it.
+        fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+        make_folder(&folder).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o755);
     }
 }

@@ -282,6 +282,7 @@ fn raised(status: &Status) -> SeenCondition {
         | ConditionKind::Log
         | ConditionKind::Certificate
         | ConditionKind::ConnectionsRefused
+        | ConditionKind::SocketNotServed
         | ConditionKind::EndNotServed
         | ConditionKind::OtherBacking
         | ConditionKind::SecondWriter
