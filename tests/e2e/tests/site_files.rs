@@ -244,11 +244,11 @@ fn shares_and_pools_are_exchanged_in_one_apply() {
     };
     let spare = format!("{:?}", image("spare", 64));
     let apply = |text: &str| daemon.ok(&format!("apply {}", write(&daemon, "site.toml", text)));
-    apply(&site("p", "60", "20", [&spare, ""]));
-    // Each alone, in the order of the file, would promise 120 %.
     apply(&site("p", "20", "60", [&spare, ""]));
+    // In the order of the file, 120 % would be promised at first.
+    apply(&site("p", "60", "20", [&spare, ""]));
     let min = |volume: &str| daemon.json(&format!("volume show {volume}"))["cache_min"]["percent"].clone();
-    assert_eq!((min("a"), min("b")), (20.into(), 60.into()));
+    assert_eq!((min("a"), min("b")), (60.into(), 20.into()));
     // A spare goes to the other pool, and so does a volume, with settings that only the other pool takes.
     apply(&site("r", "90", "60", ["", &spare]));
     assert_eq!((&daemon.json("volume show a")["pool"], min("a")), (&"r".into(), 90.into()));
