@@ -5,24 +5,33 @@ import { link } from "../router";
 import { Mark, ToDo } from "../ui/basics";
 import { health, type Tone } from "../words";
 
+/** One thing to know or to do. */
+interface Item {
+  /** Whom it concerns; null: the daemon. */
+  of: { kind: "pool" | "volume"; name: string } | null;
+  text: string;
+  action: string | undefined;
+}
+
 export function HealthPanel({ status }: { status: Status }) {
-  const tone: Tone = status.health === "good" && status.reasons.length > 0 ? "warning" : health(status.health).tone;
+  const items = [...ofDaemon(status), ...ofPools(status), ...ofVolumes(status)];
+  const tone: Tone = status.health === "good" && items.length > 0 ? "warning" : health(status.health).tone;
   return (
     <section class={`notice health ${tone}`} aria-label="Health">
       <Mark tone={tone} />
       <div>
         <div aria-live="polite">
-          <h2>{sentence(status)}</h2>
+          <h2>{sentence(status, items.length)}</h2>
         </div>
-        {status.reasons.length > 0 && (
+        {items.length > 0 && (
           <ul>
-            {status.reasons
-              .filter((reason) => !isOfPool(reason, status))
-              .map((reason) => (
-                <li key={reason}>
-                  <Reason text={reason} status={status} />
-                </li>
-              ))}
+            {items.map((item) => (
+              <li key={`${item.of?.kind} ${item.of?.name}: ${item.text}`}>
+                <Whom of={item.of} />
+                {item.text}
+                <ToDo action={item.action} />
+              </li>
+            ))}
           </ul>
         )}
       </div>
@@ -30,46 +39,59 @@ export function HealthPanel({ status }: { status: Status }) {
   );
 }
 
-/** What a volume suffers from is said once, of its pool. */
-function isOfPool(reason: string, status: Status): boolean {
-  return status.volumes.some((volume) => {
-    const pool = status.pools.find((pool) => pool.name === volume.pool);
-    return pool !== undefined && pool.reason !== "" && reason === `volume ${volume.name}: ${pool.reason}`;
-  });
-}
-
-/** A reason begins with whom it concerns, which is a link to where something can be done about it. */
-function Reason({ text, status }: { text: string; status: Status }) {
-  const own = status.conditions.find((one) => one.subject.kind === "daemon" && text === `${one.reason}; ${one.action}`);
-  if (own !== undefined) {
-    return (
-      <>
-        {own.reason} (since {moment(new Date(own.since_unix_ms))})
-        <ToDo action={own.action} />
-      </>
-    );
-  }
-  const [, kind, name, rest] = /^(pool|volume) ([^:]+): (.*)$/s.exec(text) ?? [];
-  if (kind === undefined || name === undefined || rest === undefined) return <>{text}</>;
-  const of = (kind === "pool" ? status.pools : status.volumes).find((one) => one.name === name);
+/** A link to where something can be done about it. */
+function Whom({ of }: Pick<Item, "of">) {
+  if (of === null) return null;
   return (
     <>
-      <a href={link(kind === "pool" ? "pools" : "volumes", name)}>
-        {kind} {name}
+      <a href={link(of.kind === "pool" ? "pools" : "volumes", of.name)}>
+        {of.kind} {of.name}
       </a>
-      : {rest}
-      {of?.reason === rest && <ToDo action={of.action} />}
+      :{" "}
     </>
   );
 }
 
-function sentence(status: Status): string {
+function ofDaemon(status: Status): Item[] {
+  return status.conditions
+    .filter((one) => one.subject.kind === "daemon")
+    .map((one) => ({
+      of: null,
+      text: `${one.reason} (since ${moment(new Date(one.since_unix_ms))})`,
+      action: one.action,
+    }));
+}
+
+function ofPools(status: Status): Item[] {
+  const reasons = status.pools
+    .filter((pool) => pool.reason !== "")
+    .map((pool): Item => ({ of: { kind: "pool", name: pool.name }, text: pool.reason, action: pool.action }));
+  const warnings = status.pools.flatMap((pool) =>
+    pool.warnings.map((text): Item => ({ of: { kind: "pool", name: pool.name }, text, action: "" })),
+  );
+  return [...reasons, ...warnings];
+}
+
+/** What a volume that is good itself suffers from is said once, of its pool. */
+function ofVolumes(status: Status): Item[] {
+  const suffers = (volume: Status["volumes"][number]) =>
+    volume.health === "good" && status.pools.some((pool) => pool.name === volume.pool && pool.reason !== "");
+  return status.volumes
+    .filter((volume) => volume.reason !== "" && !suffers(volume))
+    .map((volume) => ({
+      of: { kind: "volume", name: volume.name },
+      text: volume.reason,
+      action: volume.action,
+    }));
+}
+
+function sentence(status: Status, items: number): string {
   const pools = plural(status.pools.length, "cache pool");
   const volumes = plural(status.volumes.length, "volume");
   switch (status.health) {
     case "good":
       if (status.pools.length + status.volumes.length === 0) return "Ready: there is no cache pool and no volume yet.";
-      if (status.reasons.length > 0) return `Good: ${pools} and ${volumes} work. Worth knowing:`;
+      if (items > 0) return `Good: ${pools} and ${volumes} work. Worth knowing:`;
       return `Good: ${pools} and ${volumes} work as they should.`;
     case "degraded":
       return "Degraded: hosts are served, and something needs you:";

@@ -18,7 +18,7 @@ export function Ssds({ pool }: { pool: Pool }) {
         tight
         rowKey={keyOf}
         empty="Its SSDs are not known while it is not open."
-        columns={columns(pool, (ssd) => show(keyOf(ssd)))}
+        columns={columns((ssd) => show(keyOf(ssd)))}
       />
       {open !== undefined && <SsdInformation ssd={open} close={() => show(null)} />}
     </>
@@ -29,7 +29,7 @@ function keyOf(ssd: Ssd): string {
   return ssd.uuid || ssd.path;
 }
 
-function columns(pool: Pool, show: (ssd: Ssd) => void): Column<Ssd>[] {
+function columns(show: (ssd: Ssd) => void): Column<Ssd>[] {
   return [
     {
       head: "SSD",
@@ -38,7 +38,7 @@ function columns(pool: Pool, show: (ssd: Ssd) => void): Column<Ssd>[] {
           <button type="button" class="link" title={ssd.path} onClick={() => show(ssd)}>
             {ssd.path.split("/").at(-1)}
           </button>
-          {ssd.reason !== "" && !isTold(ssd, pool) && <small>{ssd.reason}</small>}
+          {ssd.reason !== "" && <small>{ssd.reason}</small>}
         </span>
       ),
     },
@@ -59,11 +59,6 @@ function columns(pool: Pool, show: (ssd: Ssd) => void): Column<Ssd>[] {
     },
     { head: "End of life", help: "When it will be worn out, at the pace seen so far", cell: endOfLife },
   ];
-}
-
-/** A warning of the pool says already what is wrong with it. */
-function isTold(ssd: Ssd, pool: Pool): boolean {
-  return pool.warnings.some((warning) => warning.includes(ssd.path) && warning.includes(ssd.smart.alert || ssd.reason));
 }
 
 function typeAndLink(ssd: Ssd): string {
