@@ -820,10 +820,20 @@ export interface components {
             sample: number;
             /** @description That in words. */
             sentence: string;
-            /** @description Of which pool the curve is: of the volume's own, or of one with default settings. */
+            /** @description Of which pool the curve is: of the volume's own, of the one that it had last, or of one with default settings. */
             setup: components["schemas"]["AdvisedPool"];
+            /**
+             * Format: int32
+             * @description How many these are.
+             */
+            shared_with: number;
             /** Format: int64 */
             size_bytes: number;
+            /**
+             * Format: int64
+             * @description Of the reads, those of streams, which go past the cache.
+             */
+            stream_reads: number;
             /** Format: int64 */
             to_unix_seconds: number;
             volume: string;
@@ -895,14 +905,17 @@ export interface components {
             populate_on_write: number;
             type: components["schemas"]["PoolKind"];
         };
-        /** @description A cache of one size. Ratios are of the parts of blocks that requests touched; of reads alone in a read pool. */
+        /** @description A cache of one size. Ratios are of the parts of blocks that requests touched. */
         AdvisedSize: {
             /**
              * Format: double
              * @description How far `hit_ratio` may be off, because only some blocks are watched: two standard deviations.
              */
             error: number;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description Of reads.
+             */
             hit_ratio: number;
             /**
              * Format: double
@@ -911,19 +924,25 @@ export interface components {
             lru_hit_ratio: number;
             /**
              * Format: double
-             * @description What a read would take on average, by what reads take here now; null, if nothing is known of misses.
+             * @description What a read would take on average, by what reads take here now, and 100 us for a hit on an SSD where there was none yet; null, if
+             *     nothing is known of misses.
              */
             read_microseconds?: number | null;
             /** Format: int64 */
             size_bytes: number;
             /**
              * Format: double
-             * @description To all SSDs together, both copies of what is mirrored. Null: too little time is known.
+             * @description To all SSDs together, both copies of what is mirrored, in a day in which the volume is watched. Null: too little time is known.
              */
             ssd_written_bytes_per_day?: number | null;
             /**
              * Format: double
-             * @description How long the SSDs last at that rate; null, if nobody said what they may be written.
+             * @description Of writes, those that SSDs alone take before the host is answered. Null: there were none, or it is a read pool, which takes none.
+             */
+            write_hit_ratio?: number | null;
+            /**
+             * Format: double
+             * @description How long the SSDs last at that rate, if this volume alone writes to them; null, if nobody said what they may be written.
              */
             years?: number | null;
         };
@@ -2726,7 +2745,7 @@ export interface operations {
             query?: {
                 /** @description By default a week. */
                 window?: components["schemas"]["AdviceWindow"];
-                /** @description What all SSDs together may be written, for the years that they last. */
+                /** @description What all SSDs together may be written, for the years that they last if this volume alone writes to them. */
                 endurance_bytes?: number;
             };
             header?: never;
@@ -4154,7 +4173,7 @@ export interface operations {
             query?: {
                 /** @description By default a week. */
                 window?: components["schemas"]["AdviceWindow"];
-                /** @description What all SSDs together may be written, for the years that they last. */
+                /** @description What all SSDs together may be written, for the years that they last if this volume alone writes to them. */
                 endurance_bytes?: number;
             };
             header?: never;

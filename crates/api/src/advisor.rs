@@ -35,20 +35,24 @@ pub struct AdvisedPool {
     pub populate_on_write: u8,
 }
 
-/// A cache of one size. Ratios are of the parts of blocks that requests touched; of reads alone in a read pool.
+/// A cache of one size. Ratios are of the parts of blocks that requests touched.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AdvisedSize {
     pub size_bytes: u64,
+    /// Of reads.
     pub hit_ratio: f64,
     /// How far `hit_ratio` may be off, because only some blocks are watched: two standard deviations.
     pub error: f64,
+    /// Of writes, those that SSDs alone take before the host is answered. Null: there were none, or it is a read pool, which takes none.
+    pub write_hit_ratio: Option<f64>,
     /// What LRU would hit that takes everything.
     pub lru_hit_ratio: f64,
-    /// To all SSDs together, both copies of what is mirrored. Null: too little time is known.
+    /// To all SSDs together, both copies of what is mirrored, in a day in which the volume is watched. Null: too little time is known.
     pub ssd_written_bytes_per_day: Option<f64>,
-    /// What a read would take on average, by what reads take here now; null, if nothing is known of misses.
+    /// What a read would take on average, by what reads take here now, and 100 us for a hit on an SSD where there was none yet; null, if
+    /// nothing is known of misses.
     pub read_microseconds: Option<f64>,
-    /// How long the SSDs last at that rate; null, if nobody said what they may be written.
+    /// How long the SSDs last at that rate, if this volume alone writes to them; null, if nobody said what they may be written.
     pub years: Option<f64>,
 }
 
@@ -91,18 +95,22 @@ pub struct Advice {
     pub to_unix_seconds: u64,
     /// Parts of blocks that were read and written in this time.
     pub reads: u64,
+    /// Of the reads, those of streams, which go past the cache.
+    pub stream_reads: u64,
     pub writes: u64,
     /// The part of all blocks that is watched.
     pub sample: f64,
     /// What was accessed at all since the volume is watched, each block once.
     pub footprint_bytes: u64,
-    /// Of which pool the curve is: of the volume's own, or of one with default settings.
+    /// Of which pool the curve is: of the volume's own, of the one that it had last, or of one with default settings.
     pub setup: AdvisedPool,
     /// From the smallest to the largest.
     pub curve: Vec<AdvisedSize>,
     /// The size of the pool that it has now, of which other volumes take their part.
     pub present: Option<AdvisedSize>,
-    /// From this size on, no doubling brings two of a hundred accesses. Null, if no size brings anything, or too little is known.
+    /// How many these are.
+    pub shared_with: u32,
+    /// From this size on, no doubling brings two of a hundred reads that are not of streams. Null, if no size pays, or too little is known.
     pub recommended: Option<AdvisedSize>,
     /// That in words.
     pub sentence: String,

@@ -403,23 +403,33 @@ impl PoolSettings {
         Self { io_type, populate_on_read, populate_on_write, ..self }
     }
 
-    /// The thresholds' rule (REQUIREMENTS P8).
+    /// # Errors
+    /// A setting is one that no pool of the kind has.
     pub fn check(&self, kind: PoolKind) -> Result<(), Error> {
-        if !(1..=4).contains(&self.populate_on_read) {
-            return Err(invalid(format!("populate-on-read {}: it is 1 to 4", self.populate_on_read)));
-        }
-        let (least, rule) = match kind {
-            PoolKind::Read => (0, "0 (off) to 4 in a read pool"),
-            PoolKind::ReadWrite => (1, "1 to 4 in a read-write pool"),
-        };
-        if !(least..=4).contains(&self.populate_on_write) {
-            return Err(invalid(format!("populate-on-write {}: it is {rule}", self.populate_on_write)));
-        }
+        check_thresholds(kind, self.populate_on_read, self.populate_on_write)?;
         if self.ssd_writes_per_day_bytes.is_some_and(|bytes| bytes < limits::SHARE_BYTES_MIN) {
             return Err(invalid("ssd-writes-per-day: it is a size of 1 MiB or more, or off".to_owned()));
         }
         self.cleaning.check()
     }
+}
+
+/// The thresholds' rule (REQUIREMENTS P8).
+///
+/// # Errors
+/// One of them is out of its range.
+pub fn check_thresholds(kind: PoolKind, populate_on_read: u8, populate_on_write: u8) -> Result<(), Error> {
+    if !(1..=4).contains(&populate_on_read) {
+        return Err(invalid(format!("populate-on-read {populate_on_read}: it is 1 to 4")));
+    }
+    let (least, rule) = match kind {
+        PoolKind::Read => (0, "0 (off) to 4 in a read pool"),
+        PoolKind::ReadWrite => (1, "1 to 4 in a read-write pool"),
+    };
+    if !(least..=4).contains(&populate_on_write) {
+        return Err(invalid(format!("populate-on-write {populate_on_write}: it is {rule}")));
+    }
+    Ok(())
 }
 
 /// A volume's settings.

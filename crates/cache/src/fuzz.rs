@@ -2,8 +2,8 @@
 
 use hotset_block::PAGE_BYTES;
 
-use crate::advisor::live::Live;
-use crate::advisor::tallies::Tallies;
+use crate::advisor::live::{self, Live};
+use crate::advisor::tallies::{self, Tallies};
 use crate::format::catalogue::Catalogue;
 use crate::format::checkpoint::{self, CheckpointHeader};
 use crate::format::codec::crc32c;
@@ -59,9 +59,9 @@ pub fn member_record(bytes: &[u8]) {
 /// What the advisor keeps of a volume for the next start, and its sums; with the right version before it, too.
 pub fn advisor_state(bytes: &[u8]) {
     drop((Live::decode(bytes), Tallies::decode(bytes)));
-    let mut versioned = 1_u32.to_le_bytes().to_vec();
-    versioned.extend_from_slice(bytes);
-    drop((Live::decode(&versioned), Tallies::decode(&versioned)));
+    let versioned = |version: u32| [&version.to_le_bytes(), bytes].concat();
+    drop(Live::decode(&versioned(live::VERSION)));
+    drop(Tallies::decode(&versioned(tallies::VERSION)));
 }
 
 /// A sector of the slot index; what is decoded encodes to the same value.

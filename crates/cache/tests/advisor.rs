@@ -107,15 +107,11 @@ fn compare_curves(trace: &Trace, block: BlockBytes, threshold: u8) -> Vec<Adviso
     let memory_bytes = live.memory_bytes();
     let mut rows = vec![row(trace, format!("s3-fifo {:4} KiB threshold {threshold}", block.get() >> 10), {
         let exact = exact(trace, &footprint, setup(block, PolicyKind::S3Fifo, threshold), &compared);
-        errors(&live.curve(None), &exact)
+        errors(&live.curve(), &exact)
     })];
     if threshold == 1 || block.get() > 64 << 10 {
         let exact = exact_lru(trace, block, &compared);
-        rows.push(row(
-            trace,
-            format!("lru     {:4} KiB", block.get() >> 10),
-            errors(&live.lru_at(&compared, None), &exact),
-        ));
+        rows.push(row(trace, format!("lru     {:4} KiB", block.get() >> 10), errors(&live.lru_at(&compared), &exact)));
     }
     rows.iter_mut().for_each(|row| row.memory_bytes = memory_bytes);
     rows
@@ -137,14 +133,14 @@ fn exact(trace: &Trace, footprint: &Footprint, setup: Setup, blocks: &[u64]) -> 
 fn whatif(trace: &Trace, footprint: &Footprint, cases: &[Case], accesses_max: u64) -> Vec<f64> {
     let mut whatif = WhatIf::new(cases, footprint, accesses_max);
     trace.requests.iter().for_each(|request| whatif.request(request.range, request.direction, Passage::Counted));
-    whatif.outcomes().map(|(outcome, _)| outcome.misses).collect()
+    whatif.outcomes().map(|(outcome, _)| outcome.read_misses).collect()
 }
 
 fn exact_lru(trace: &Trace, block: BlockBytes, blocks: &[u64]) -> Vec<(u64, f64)> {
     let mut reuse = ReuseDistances::new(1 << 22, Rate::ALL);
-    accesses(trace, block).for_each(|access| reuse.access(access.block, access.direction));
+    accesses(trace, block).for_each(|access| reuse.access(&access));
     assert_eq!(reuse.rate(), Rate::ALL, "it is exact");
-    reuse.curve(blocks, None).points().iter().map(|point| (point.blocks, point.misses)).collect()
+    reuse.curve(blocks).points().iter().map(|point| (point.blocks, point.misses)).collect()
 }
 
 fn errors(curve: &Curve, exact: &[(u64, f64)]) -> Vec<f64> {

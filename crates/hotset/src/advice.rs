@@ -1,22 +1,70 @@
 //! What advice says of a size of the cache, whether a volume was watched or a trace was recorded.
 
-use hotset_cache::advisor::figures::number;
+use hotset_api::{ApiError, ApiErrorKind};
+use hotset_cache::advisor::access::Accesses;
+use hotset_cache::advisor::curve::{Curve, Point};
+use hotset_cache::advisor::figures::{number, ratio};
+use hotset_cache::advisor::whatif::Case;
 
 use crate::size::{human, percent, whole_bytes};
 
-/// A doubling that brings less than this part of all accesses does not pay.
+/// A doubling that brings less than this part of the reads does not pay.
 pub(crate) const PAYS_MIN: f64 = 0.02;
 const DAY_SECONDS: f64 = 86_400.0;
 /// From a shorter time nothing is said of a day.
 const SECONDS_MIN: f64 = 60.0;
 const YEAR_DAYS: f64 = 365.25;
 
-pub(crate) const NOTHING_HITS: &str =
-    "No cache of any size would hit: what is accessed is accessed once, or in streams.";
+const NOTHING_HITS: &str = "No cache of any size would hit: what is read is read once, or in streams.";
+/// Less than this part of the reads is shown as none.
+const SHOWN_MIN: f64 = 0.0005;
 
-/// Where a pool serves reads alone.
-pub(crate) const NOTHING_READ: &str =
-    "Nothing was read in this time, and a read pool answers reads alone: there is nothing to tell.";
+/// Refuses a pool that there cannot be.
+pub(crate) fn check_case(case: &Case) -> Result<(), ApiError> {
+    let invalid = |message: String| ApiError::new(ApiErrorKind::Invalid, message);
+    case.setup.check().map_err(|error| invalid(error.to_string()))?;
+    let block_bytes = case.setup.block_bytes.get();
+    if case.size_bytes < block_bytes {
+        return Err(invalid(format!("size {}: it holds no block of {}", human(case.size_bytes), human(block_bytes))));
+    }
+    Ok(())
+}
+
+/// The size from which on more does not pay; `None`: no size does. Streams go past the cache whatever its size, so that a doubling has to
+/// bring its part of the other reads.
+pub(crate) fn knee(curve: &Curve, accesses: Accesses) -> Option<Point> {
+    let counted = accesses.counted_reads();
+    let least = PAYS_MIN * ratio(number(counted), accesses.reads);
+    curve.knee(least).filter(|_| counted > 0)
+}
+
+/// Why no size is recommended, and what is known all the same. `largest` is a size and its hit ratio.
+pub(crate) fn nothing_pays(accesses: Accesses, largest: Option<(u64, f64)>) -> String {
+    if accesses.reads == 0 {
+        return "Nothing was read in this time, and a size is recommended by what it hits of the reads.".to_owned();
+    }
+    if accesses.counted_reads() == 0 {
+        return "All reads of this time were of streams, and those go past the cache.".to_owned();
+    }
+    match largest.filter(|(_, hit_ratio)| *hit_ratio >= SHOWN_MIN) {
+        Some((bytes, hit_ratio)) => {
+            format!("No size pays: the largest that was tried, {}, would hit {}.", human(bytes), percent(hit_ratio))
+        }
+        None => NOTHING_HITS.to_owned(),
+    }
+}
+
+/// What SSDs of a size do for writes, and those of the largest one: each a size, and the part of the writes that it takes.
+pub(crate) fn writes_taken(own: (u64, f64), largest: (u64, f64)) -> String {
+    let ([own_bytes, largest_bytes], [own_taken, largest_taken]) = ([own.0, largest.0], [own.1, largest.1]);
+    let bursts = "a larger cache takes longer bursts";
+    if (largest_taken - own_taken).abs() < PAYS_MIN {
+        return format!(" The SSDs take {} of the writes, whatever their size; {bursts}.", percent(own_taken));
+    }
+    let [own_size, largest_size] = [own_bytes, largest_bytes].map(human);
+    let [own_taken, largest_taken] = [own_taken, largest_taken].map(percent);
+    format!(" {own_size} takes {own_taken} of the writes, {largest_size} would take {largest_taken}; {bursts}.")
+}
 
 /// Sizes that are tried if none is given: each twice the one before, the last one as large as all that is accessed.
 const DEFAULT_SIZES: u32 = 8;
@@ -70,6 +118,50 @@ mod tests {
         assert_eq!((sizes.len(), sizes.first(), sizes.last()), (8, Some(&(32 << 20)), Some(&(4 << 30))));
         assert_eq!(default_sizes(5, 1 << 20).first(), Some(&(2 << 20)));
         assert_eq!(default_sizes(5, 4 << 20).first(), Some(&(4 << 20)));
+    }
+
+    fn curve(hits: &[(u64, f64)]) -> Curve {
+        let point = |(blocks, hits): &(u64, f64)| Point { blocks: *blocks, misses: 1.0 - hits, error: 0.0 };
+        Curve::new(hits.iter().map(point).collect())
+    }
+
+    // proves: A3
+    #[test]
+    fn a_doubling_has_to_bring_its_part_of_the_reads_that_are_not_of_streams() {
+        let curve = curve(&[(100, 0.05), (200, 0.06), (400, 0.06)]);
+        let size = |stream_reads| {
+            let accesses = Accesses { reads: 10_000, stream_reads, writes: 90_000 };
+            knee(&curve, accesses).map(|point| point.blocks)
+        };
+        assert_eq!(size(0), Some(100));
+        assert_eq!(size(9000), Some(200), "a backup of nine reads in ten does not hide it");
+        assert_eq!(size(10_000), None);
+        assert_eq!(knee(&curve, Accesses::default()), None);
+    }
+
+    // proves: A3
+    #[test]
+    fn where_nothing_is_recommended_it_is_said_why() {
+        let reads = Accesses { reads: 10, stream_reads: 1, writes: 3 };
+        let told = |accesses, hit_ratio| nothing_pays(accesses, Some((1 << 30, hit_ratio)));
+        assert_eq!(told(reads, 0.013), "No size pays: the largest that was tried, 1 GiB, would hit 1.3 %.");
+        assert_eq!(
+            (told(reads, 0.0004), nothing_pays(reads, None)),
+            (NOTHING_HITS.to_owned(), NOTHING_HITS.to_owned())
+        );
+        assert!(
+            told(Accesses { stream_reads: 10, ..reads }, 0.0).starts_with("All reads of this time were of streams")
+        );
+        assert!(told(Accesses { reads: 0, stream_reads: 0, ..reads }, 0.0).starts_with("Nothing was read"));
+    }
+
+    // proves: A3
+    #[test]
+    fn what_a_size_does_for_writes_is_said_in_words() {
+        let told = writes_taken((1 << 30, 1.0), (4 << 30, 1.0));
+        assert!(told.contains("take 100.0 % of the writes, whatever their size"), "{told}");
+        let told = writes_taken((1 << 30, 0.25), (4 << 30, 0.5));
+        assert!(told.contains("1 GiB takes 25.0 % of the writes, 4 GiB would take 50.0 %"), "{told}");
     }
 
     // proves: A3

@@ -13,7 +13,7 @@ use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolName, V
 use crate::client::Address;
 use crate::endpoint::Endpoint;
 use crate::settings::{self, PoolSetting, VolumeSetting};
-use crate::size::Size;
+use crate::size::{Endurance, Size};
 
 /// Hotset, an SSD cache for slow block storage: `hotset serve` is the daemon, the other verbs talk to it.
 #[derive(Debug, Parser)]
@@ -639,9 +639,9 @@ pub(crate) struct AdviseArguments {
     /// Of a trace: streams longer than this go past the cache, a size, or off; by default 4M
     #[arg(long, value_name = "SIZE|off", value_parser = settings::cutoff)]
     pub(crate) cutoff: Option<u64>,
-    /// What all SSDs together may be written, as their data sheets say (TBW): for the years that they last
-    #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
-    pub(crate) endurance: Option<Size>,
+    /// What all SSDs together may be written, as their data sheets say (TBW), in 1000s: for the years that they last if this volume alone writes to them
+    #[arg(long, value_name = "TB", value_parser = Endurance::from_str)]
+    pub(crate) endurance: Option<Endurance>,
 }
 
 const WINDOWS: [(AdviceWindow, &str); 3] =
@@ -1138,6 +1138,7 @@ mod tests {
             ("hotset whatif t --size 1G,big", "not a size"),
             ("hotset whatif t --block-size 3M", "power of two"),
             ("hotset whatif t --populate-on-read 0", "1 to 4"),
+            ("hotset advise v --endurance 546TiB", "as data sheets do"),
             ("hotset whatif t --cutoff never", "or off"),
             ("hotset frobnicate", "frobnicate"),
             ("hotset pool list -o name,", "names of columns"),

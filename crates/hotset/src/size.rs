@@ -34,6 +34,38 @@ impl fmt::Display for Size {
     }
 }
 
+/// What SSDs may be written in bytes, told as their data sheets do: in powers of 1000. Not nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Endurance(pub(crate) u64);
+
+impl FromStr for Endurance {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text:?} is not an endurance: write it as data sheets do, in 1000s: 600T, 600TB or 1.2P");
+        let suffix_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, suffix) = text.split_at(suffix_at);
+        let unit: u64 = match suffix.to_ascii_uppercase().as_str() {
+            "G" | "GB" | "GBW" => 1_000_000_000,
+            "T" | "TB" | "TBW" => 1_000_000_000_000,
+            "P" | "PB" | "PBW" => 1_000_000_000_000_000,
+            _ => return Err(wrong()),
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        let tenths =
+            u32::try_from(fraction.len()).ok().and_then(|digits| 10_u64.checked_pow(digits)).ok_or_else(wrong)?;
+        let [whole, fraction] = [whole, fraction].map(str::parse::<u64>);
+        let fraction = u128::from(fraction.map_err(|_| wrong())?) * u128::from(unit) / u128::from(tenths);
+        let bytes = u128::from(whole.map_err(|_| wrong())?) * u128::from(unit) + fraction;
+        match u64::try_from(bytes) {
+            Ok(0) => Err(wrong()),
+            Ok(bytes) => Ok(Self(bytes)),
+            Err(_) => Err(format!("{text:?} is more than there can be")),
+        }
+    }
+}
+
 /// A part of one, in percent.
 pub(crate) fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
@@ -102,6 +134,23 @@ mod tests {
             assert!(message.contains("64K or 8G"), "{message}");
         }
         let message = "99999999999T".parse::<Size>().expect_err("it overflows");
+        assert!(message.contains("more than there can be"), "{message}");
+    }
+
+    // proves: A3
+    #[test]
+    fn an_endurance_is_read_as_data_sheets_tell_it() {
+        const TERA: u64 = 1_000_000_000_000;
+        for (text, bytes) in
+            [("600T", 600 * TERA), ("600tb", 600 * TERA), ("0.6PBW", 600 * TERA), ("1.92T", 192 * TERA / 100)]
+        {
+            assert_eq!(text.parse(), Ok(Endurance(bytes)), "{text}");
+        }
+        for text in ["", "600", "T", "600TiB", "1.2.3T", ".T", "1.T", "-1T", "0T", "1.00000000000000000000000000000T"] {
+            let message = text.parse::<Endurance>().expect_err(text);
+            assert!(message.contains("600TB"), "{message}");
+        }
+        let message = "99999999P".parse::<Endurance>().expect_err("it overflows");
         assert!(message.contains("more than there can be"), "{message}");
     }
 

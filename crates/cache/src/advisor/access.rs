@@ -6,6 +6,8 @@ use hotset_block::ByteRange;
 
 use crate::address::{BlockIndex, Blocks, pages_of};
 use crate::config::BlockBytes;
+use crate::format::Corrupt;
+use crate::format::codec::{Reader, Writer};
 
 /// Which way the bytes went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,31 +52,62 @@ impl Access {
 /// Accesses so far, by what they did: all of them, sampled or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
+    /// Those of streams among them.
     pub reads: u64,
+    /// Of the reads, those of streams, which go past the cache.
+    pub stream_reads: u64,
     pub writes: u64,
 }
 
 impl Accesses {
-    pub fn count(&mut self, direction: Direction) {
+    pub fn count(&mut self, direction: Direction, passage: Passage) {
         match direction {
-            Direction::Read => self.reads += 1,
+            Direction::Read => {
+                self.reads += 1;
+                self.stream_reads += u64::from(passage == Passage::Past);
+            }
             Direction::Write => self.writes += 1,
         }
     }
 
-    /// Both together.
+    /// All of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self { reads: self.reads.saturating_add(other.reads), writes: self.writes.saturating_add(other.writes) }
+        Self {
+            reads: self.reads.saturating_add(other.reads),
+            stream_reads: self.stream_reads.saturating_add(other.stream_reads),
+            writes: self.writes.saturating_add(other.writes),
+        }
     }
 
     /// What came after those of before.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
-        Self { reads: self.reads.saturating_sub(before.reads), writes: self.writes.saturating_sub(before.writes) }
+        Self {
+            reads: self.reads.saturating_sub(before.reads),
+            stream_reads: self.stream_reads.saturating_sub(before.stream_reads),
+            writes: self.writes.saturating_sub(before.writes),
+        }
     }
 
     pub fn all(&self) -> u64 {
         self.reads + self.writes
+    }
+
+    /// Reads that may populate a cache.
+    pub fn counted_reads(&self) -> u64 {
+        self.reads.saturating_sub(self.stream_reads)
+    }
+
+    pub(super) fn encode(&self, to: &mut Writer) {
+        to.u64(self.reads).u64(self.stream_reads).u64(self.writes);
+    }
+
+    /// # Errors
+    /// The bytes are not what [`Self::encode`] makes.
+    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+        let [reads, stream_reads, writes] = [from.counter()?, from.counter()?, from.counter()?];
+        from.require(stream_reads <= reads, "more reads are of streams than there are")?;
+        Ok(Self { reads, stream_reads, writes })
     }
 }

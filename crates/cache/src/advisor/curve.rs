@@ -1,4 +1,4 @@
-//! Which part of the accesses a cache of some size would serve.
+//! Which part of the reads a cache of some size would miss.
 
 use crate::config::BlockBytes;
 
@@ -6,7 +6,7 @@ use crate::config::BlockBytes;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub blocks: u64,
-    /// Of all accesses, those that miss: 0 to 1.
+    /// Of all reads, those that miss: 0 to 1.
     pub misses: f64,
     /// How far `misses` may be off: two standard deviations of what the sample can know.
     pub error: f64,
@@ -40,8 +40,8 @@ impl Curve {
         Some(Point { blocks, misses: between(below.misses, above.misses), error: between(below.error, above.error) })
     }
 
-    /// The smallest size from which on more serves less than `least` of all accesses for each doubling: behind it, more does not
-    /// pay. `None` if nothing is known, or nothing hits.
+    /// The smallest size from which on more hits less than `least` of all reads for each doubling: behind it, more does not pay.
+    /// `None` if nothing is known, or no size pays: what that one hits is less than `least` itself.
     pub fn knee(&self, least: f64) -> Option<Point> {
         let best = self.points.iter().map(|point| point.misses).fold(1.0, f64::min);
         let pays = |point: &&Point| {
@@ -54,7 +54,7 @@ impl Curve {
                     (point.misses - other.misses) < least * doublings.max(1.0)
                 })
         };
-        self.points.iter().find(pays).filter(|_| best < 1.0).copied()
+        self.points.iter().find(pays).filter(|point| point.misses < 1.0 && 1.0 - point.misses >= least).copied()
     }
 }
 
@@ -105,6 +105,13 @@ mod tests {
         // A cliff behind a plain is seen from the plain.
         let cliff = curve(&[(100, 0.9), (200, 0.9), (400, 0.9), (800, 0.1), (1600, 0.1)]);
         assert_eq!(cliff.knee(0.03).map(|point| point.blocks), Some(800));
-        assert_eq!(curve(&[(100, 1.0), (200, 1.0)]).knee(0.03), None);
+        assert_eq!(curve(&[(100, 1.0), (200, 1.0)]).knee(0.0), None);
+    }
+
+    // proves: A3
+    #[test]
+    fn where_no_doubling_brings_enough_no_size_pays() {
+        assert_eq!(curve(&[(100, 0.999), (200, 0.995), (400, 0.99)]).knee(0.02), None);
+        assert_eq!(curve(&[(100, 0.99), (200, 0.97), (400, 0.97)]).knee(0.02).map(|point| point.blocks), Some(200));
     }
 }

@@ -1,19 +1,21 @@
 //! What is known of one volume while it serves: the curves of LRU and of its pool's own policy, and its days, in a mebibyte at most,
 //! what is on the way in the volume's tap (`tap.rs`) included.
 
+use std::time::Duration;
+
 use crate::address::low_half;
 use crate::config::{BlockBytes, PolicyKind, PoolKind};
 use crate::format::Corrupt;
 use crate::format::codec::{Reader, Writer};
 
-use super::access::{Access, Accesses, Direction};
+use super::access::{Access, Accesses};
 use super::curve::Curve;
 use super::days::BlockDays;
 use super::miniature::Setup;
 use super::reuse::ReuseDistances;
 use super::sample::Rate;
 use super::sizes::{Sizes, half_octaves};
-use super::tallies::{SizeTally, Tallies};
+use super::tallies::{Tallies, read_duration, write_duration};
 use super::tap::{Taken, Wanted};
 
 /// Blocks whose reuse distances are watched, at most.
@@ -26,7 +28,7 @@ const MINIATURES_MEMORY: u64 = 768 << 10;
 const BLOCKS_MIN: u64 = 2;
 
 /// Of what is kept for the time after a restart: other versions are not read, and the curves begin anew.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The curves of a volume.
 pub struct Live {
@@ -35,6 +37,8 @@ pub struct Live {
     /// Seconds since 1970: since when blocks are watched, and since when with this setup.
     began: u64,
     pool_began: u64,
+    /// How long it was watched with this setup.
+    pool_watched: Duration,
     sizes: Vec<u64>,
     reuse: ReuseDistances,
     miniatures: Sizes,
@@ -46,7 +50,7 @@ impl Live {
         let sizes = sizes_of(setup, size_bytes);
         let miniatures = Sizes::new(setup, &sizes, SLOTS, rate, MINIATURES_MEMORY);
         let reuse = ReuseDistances::new(REUSE_BLOCKS, rate);
-        Self { setup, size_bytes, began: 0, pool_began: 0, reuse, sizes, miniatures }
+        Self { setup, size_bytes, began: 0, pool_began: 0, pool_watched: Duration::ZERO, reuse, sizes, miniatures }
     }
 
     pub fn setup(&self) -> Setup {
@@ -55,18 +59,20 @@ impl Live {
 
     /// Takes note of an access, of a block that is watched or not.
     pub fn access(&mut self, access: &Access) {
-        self.reuse.access(access.block, access.direction);
+        self.reuse.access(access);
         self.miniatures.access(access);
     }
 
-    /// Takes note of what came through the tap of the volume. What is of blocks of another size tells nothing.
-    pub fn take_in(&mut self, taken: &Taken) {
+    /// Takes note of what came through the tap of the volume in a time of this length. What is of blocks of another size tells
+    /// nothing.
+    pub fn take_in(&mut self, taken: &Taken, time: Duration) {
         let Some(rate) = taken.rate.filter(|_| taken.block_bytes == self.setup.block_bytes) else { return };
+        self.pool_watched = self.pool_watched.saturating_add(time);
         self.reuse.lower_to(rate);
         self.miniatures.lower_to(rate);
         for kept in &taken.kept {
             let access = kept.access();
-            self.reuse.note(access.block, access.direction);
+            self.reuse.note(&access);
             self.miniatures.note(&access);
         }
         self.reuse.counted(taken.accesses);
@@ -98,6 +104,16 @@ impl Live {
         Self { reuse: self.reuse, began: self.began, ..anew }
     }
 
+    /// The same volume and pool when the volume has grown to `size_bytes`: nothing that is known is lost.
+    #[must_use]
+    pub fn grown(mut self, size_bytes: u64) -> Self {
+        assert!(size_bytes >= self.size_bytes, "a volume of {} bytes has grown to {size_bytes}", self.size_bytes);
+        self.size_bytes = size_bytes;
+        self.sizes = sizes_of(self.setup, size_bytes);
+        self.miniatures.grown_to(&self.sizes);
+        self
+    }
+
     /// Since when it watches, in seconds since 1970.
     #[must_use]
     pub fn begun_at(mut self, now: u64) -> Self {
@@ -125,35 +141,14 @@ impl Live {
 
     /// All sums until now.
     pub fn tallies(&self) -> Tallies {
-        let errors = self.lru(None);
-        let read_errors = self.lru(Some(Direction::Read));
-        let lru = self.sizes.iter().map(|blocks| {
-            let (reads, writes) = self.reuse.misses(*blocks);
-            let error = |curve: &Curve| curve.at(*blocks).map_or(0.0, |point| point.error);
-            SizeTally {
-                blocks: *blocks,
-                reads_missed: reads,
-                writes_missed: writes,
-                ssd_written_bytes: 0.0,
-                error: error(&errors),
-                read_error: error(&read_errors),
-            }
-        });
-        let pool = self.miniatures.tallies().map(|(blocks, (reads, writes, written), outcome)| SizeTally {
-            blocks,
-            reads_missed: reads,
-            writes_missed: writes,
-            ssd_written_bytes: written,
-            error: outcome.error,
-            read_error: outcome.read_error,
-        });
         Tallies {
             began: self.began,
             pool_began: self.pool_began,
+            pool_watched: self.pool_watched,
             accesses: self.reuse.accesses(),
             pool_accesses: self.miniatures.accesses(),
-            lru: lru.collect(),
-            pool: pool.collect(),
+            lru: self.sizes.iter().map(|blocks| self.reuse.tally(*blocks)).collect(),
+            pool: self.miniatures.tallies().collect(),
         }
     }
 
@@ -165,6 +160,7 @@ impl Live {
         to.u32(VERSION).u64(day).u64(self.began).u64(self.pool_began);
         write_setup(&mut to, self.setup);
         to.u64(self.size_bytes);
+        write_duration(&mut to, self.pool_watched);
         self.reuse.encode(&mut to);
         self.miniatures.encode(&mut to);
         to.into_bytes()
@@ -182,11 +178,12 @@ impl Live {
         let setup = read_setup(&mut from)?;
         let size_bytes = from.u64()?;
         from.require((1..=SIZE_MAX).contains(&size_bytes), "the size of the volume is wrong")?;
+        let pool_watched = read_duration(&mut from)?;
         let sizes = sizes_of(setup, size_bytes);
         let reuse = ReuseDistances::decode(&mut from, REUSE_BLOCKS)?;
         let miniatures = Sizes::decode(&mut from, setup, &sizes, SLOTS, MINIATURES_MEMORY)?;
         from.end()?;
-        Ok((Self { setup, size_bytes, sizes, reuse, miniatures, began, pool_began }, day))
+        Ok((Self { setup, size_bytes, sizes, reuse, miniatures, began, pool_began, pool_watched }, day))
     }
 
     pub fn size_bytes(&self) -> u64 {
@@ -202,19 +199,14 @@ impl Live {
         self.reuse.footprint_blocks().saturating_mul(self.setup.block_bytes.get())
     }
 
-    /// What a cache with LRU that takes everything would miss, at these sizes in blocks.
-    pub fn lru_at(&self, sizes: &[u64], direction: Option<Direction>) -> Curve {
-        self.reuse.curve(sizes, direction)
+    /// Reads that a cache with LRU that takes everything would miss, at these sizes in blocks.
+    pub fn lru_at(&self, sizes: &[u64]) -> Curve {
+        self.reuse.curve(sizes)
     }
 
-    /// The same at the sizes of [`Self::curve`], and at those that it has left out.
-    pub fn lru(&self, direction: Option<Direction>) -> Curve {
-        self.lru_at(&self.sizes, direction)
-    }
-
-    /// What a pool with the setup would miss.
-    pub fn curve(&self, direction: Option<Direction>) -> Curve {
-        self.miniatures.curve(direction)
+    /// Reads that a pool with the setup would miss.
+    pub fn curve(&self) -> Curve {
+        self.miniatures.curve()
     }
 
     pub fn block_bytes(&self) -> BlockBytes {
@@ -278,8 +270,10 @@ mod tests {
 
     use super::*;
     use crate::address::pages_of;
-    use crate::advisor::access::Passage;
+    use crate::advisor::access::{Direction, Passage};
     use crate::advisor::tap::Tap;
+
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn setup(populate_on_read: u8) -> Setup {
         Setup {
@@ -308,7 +302,7 @@ mod tests {
     }
 
     fn misses(live: &Live, blocks: u64) -> f64 {
-        live.curve(Some(Direction::Read)).at(blocks).unwrap().misses
+        live.curve().at(blocks).unwrap().misses
     }
 
     // proves: A1
@@ -325,12 +319,12 @@ mod tests {
             all.access(&access);
             read(&tap, block);
             if number % 1000 == 0 {
-                tapped.take_in(&tap.take(tapped.wanted()));
+                tapped.take_in(&tap.take(tapped.wanted()), SECOND);
             }
             // For some time nobody takes: the ring is full, and less blocks are watched from then on.
             if number == 100_000 {
                 (0..20_000).for_each(|block| read(&tap, block % 4000));
-                tapped.take_in(&tap.take(tapped.wanted()));
+                tapped.take_in(&tap.take(tapped.wanted()), SECOND);
             }
         }
         assert!(tapped.rate() < Rate::ALL && all.rate() == Rate::ALL);
@@ -350,7 +344,7 @@ mod tests {
         for block in skewed(4000) {
             read(&tap, block);
         }
-        live.take_in(&tap.take(live.wanted()));
+        live.take_in(&tap.take(live.wanted()), SECOND);
         live.days_ended(1);
         let bytes = live.encode(9);
         let (mut again, day) = Live::decode(&bytes).unwrap();
@@ -360,11 +354,37 @@ mod tests {
             read(&tap, block);
         }
         let taken = tap.take(live.wanted());
-        live.take_in(&taken);
-        again.take_in(&taken);
-        let lru = |live: &Live| live.lru(Some(Direction::Read)).at(1000).unwrap().misses;
+        live.take_in(&taken, SECOND);
+        again.take_in(&taken, SECOND);
+        let lru = |live: &Live| live.lru_at(&[1000]).at(1000).unwrap().misses;
         assert!((lru(&again) - lru(&live)).abs() < 1e-9, "reuse distances are kept exactly");
         assert!((misses(&again, 2000) - misses(&live, 2000)).abs() < 0.05, "the miniatures have what they had");
+    }
+
+    // proves: A1
+    #[test]
+    fn a_volume_that_grows_keeps_its_curves_and_is_told_of_larger_sizes_later() {
+        let mut live = Live::new(setup(1), 300 << 16, Rate::ALL).begun_at(5);
+        let tap = Tap::default();
+        tap.take(live.wanted());
+        for block in (0..300).chain(0..300) {
+            read(&tap, block);
+        }
+        live.take_in(&tap.take(live.wanted()), SECOND);
+        let before = live.tallies();
+        let mut live = live.grown(1200 << 16);
+        assert_eq!((live.size_bytes(), live.tallies().pool), (1200 << 16, before.pool));
+        let (kept, _) = Live::decode(&live.encode(1)).expect("a size that was the largest is kept");
+        assert_eq!(kept.tallies(), live.tallies());
+        for block in (0..1200).chain(0..1200) {
+            read(&tap, block);
+        }
+        live.take_in(&tap.take(live.wanted()), SECOND);
+        let tallies = live.tallies();
+        assert_eq!((tallies.pool_accesses.reads, tallies.pool_began), (3000, 5));
+        assert_eq!(tallies.pool_watched, 2 * SECOND);
+        assert_eq!(tallies.pool.last().map(|size| size.blocks), Some(1200));
+        assert!((misses(&live, 1200) - 0.4).abs() < 0.02, "{}: each block is missed once", misses(&live, 1200));
     }
 
     #[test]
@@ -373,7 +393,7 @@ mod tests {
         let tap = Tap::default();
         tap.take(live.wanted());
         skewed(3000).for_each(|block| read(&tap, block % 512));
-        live.take_in(&tap.take(live.wanted()));
+        live.take_in(&tap.take(live.wanted()), SECOND);
         let bytes = live.encode(1);
         assert!(Live::decode(&bytes).is_ok());
         for length in (0..bytes.len()).step_by(97) {
@@ -393,7 +413,7 @@ mod tests {
         let tap = Tap::default();
         tap.take(live.wanted());
         (0..300).for_each(|block| read(&tap, block));
-        live.take_in(&tap.take(live.wanted()));
+        live.take_in(&tap.take(live.wanted()), SECOND);
         let other = live.with_setup(setup(1), 1 << 30, 60);
         assert_eq!((other.began(), other.accesses().reads, other.days().hot), (5, 300, 300));
         assert_eq!(other.tallies().pool_accesses, Accesses::default());

@@ -12,14 +12,16 @@ use crate::address::{BlockIndex, BlockKey, SlotIndex, VolumeIndex, at};
 use crate::clean::counters::Counters;
 use crate::clean::map::Map;
 use crate::clean::policy::{Enters, Policy};
-use crate::config::{BlockBytes, PAGE, PolicyKind, PoolKind};
+use crate::config::{BlockBytes, PAGE, PolicyKind, PoolKind, check_thresholds};
+use crate::error::Error;
 use crate::format::Corrupt;
 use crate::format::codec::{Reader, Writer};
 
 use super::access::{Access, Accesses, Direction, Passage};
 use super::figures::{number, ratio};
 use super::reuse::weight;
-use super::sample::{GROUPS, Rate, Sampled, deviation};
+use super::sample::{GROUPS, Rate, Sampled};
+use super::tallies::SizeTally;
 
 /// All blocks are of one volume.
 const VOLUME: VolumeIndex = VolumeIndex(0);
@@ -55,12 +57,21 @@ pub struct Setup {
     pub populate_on_write: u8,
 }
 
+impl Setup {
+    /// # Errors
+    /// No pool is like that.
+    pub fn check(&self) -> Result<(), Error> {
+        check_thresholds(self.kind, self.populate_on_read, self.populate_on_write)
+    }
+}
+
 /// What a miniature counted; each watched block stands for as many as its rate says.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct MiniatureTally {
     /// By group of blocks.
     read_misses: [f64; GROUPS],
-    write_misses: [f64; GROUPS],
+    /// Writes that went to the backing device.
+    write_misses: f64,
     written_pages: f64,
     filled_blocks: f64,
 }
@@ -71,13 +82,11 @@ pub struct Outcome {
     pub accesses: Accesses,
     /// Of the parts of blocks that were read, those that were not in the cache: 0 to 1.
     pub read_misses: f64,
-    /// Of the parts of blocks that were written, those whose block was not there: 0 to 1.
-    pub write_misses: f64,
-    /// Of all.
-    pub misses: f64,
-    /// How far [`Self::misses`] may be off, and [`Self::read_misses`]: two standard deviations.
-    pub error: f64,
+    /// How far that may be off: two standard deviations.
     pub read_error: f64,
+    /// Of the parts of blocks that were written, those that went to the backing device before the host was answered: 0 to 1, and 1 in a
+    /// read pool.
+    pub write_misses: f64,
     /// Bytes written to all SSDs together: by fills, and, in a read-write pool, by hosts, twice.
     pub ssd_written_bytes: f64,
 }
@@ -218,7 +227,7 @@ impl Miniature {
             to.u32(self.map.key(slot).expect("what is listed is used").block.0).u8(frequency);
         }
         let MiniatureTally { read_misses, write_misses, written_pages, filled_blocks } = &self.tally;
-        for weight in read_misses.iter().chain(write_misses).chain([written_pages, filled_blocks]) {
+        for weight in read_misses.iter().chain([write_misses, written_pages, filled_blocks]) {
             to.u64(weight.to_bits());
         }
     }
@@ -244,16 +253,23 @@ impl Miniature {
             miniature.map.set_valid(slot, 0..miniature.map.pages_per_block());
         }
         let MiniatureTally { read_misses, write_misses, written_pages, filled_blocks } = &mut miniature.tally;
-        for sum in read_misses.iter_mut().chain(write_misses).chain([written_pages, filled_blocks]) {
+        for sum in read_misses.iter_mut().chain([write_misses, written_pages, filled_blocks]) {
             *sum = weight(from)?;
         }
         Ok(miniature)
     }
 
-    /// Accesses that it would have missed, reads and writes, and bytes that it would have written to SSDs.
-    pub(crate) fn misses(&self) -> (f64, f64, f64) {
-        let MiniatureTally { read_misses, write_misses, .. } = &self.tally;
-        (read_misses.iter().sum(), write_misses.iter().sum(), self.written_bytes())
+    /// What it would have missed and written until now.
+    pub(crate) fn tally(&self) -> SizeTally {
+        let MiniatureTally { read_misses, write_misses, .. } = self.tally;
+        SizeTally {
+            blocks: self.blocks,
+            rate: self.rate,
+            reads_missed: read_misses.iter().sum(),
+            reads_missed_by_group: read_misses,
+            writes_missed: write_misses,
+            ssd_written_bytes: self.written_bytes(),
+        }
     }
 
     fn written_bytes(&self) -> f64 {
@@ -284,7 +300,7 @@ impl Miniature {
         let key = BlockKey { volume: VOLUME, block: access.block };
         match access.direction {
             Direction::Read => self.read(key, access, sampled),
-            Direction::Write => self.write(key, access, sampled),
+            Direction::Write => self.write(key, access),
         }
     }
 
@@ -310,14 +326,17 @@ impl Miniature {
         }
     }
 
-    fn write(&mut self, key: BlockKey, access: &Access, sampled: Sampled) {
+    fn write(&mut self, key: BlockKey, access: &Access) {
         let slot = self.map.find(key);
-        if slot.is_none() {
-            self.tally.write_misses[sampled.group()] += self.rate.weight();
-        }
-        match self.setup.kind {
-            PoolKind::Read => self.write_around(key, access, slot),
+        let is_taken = match self.setup.kind {
+            PoolKind::Read => {
+                self.write_around(key, access, slot);
+                false
+            }
             PoolKind::ReadWrite => self.write_back(key, access, slot),
+        };
+        if !is_taken {
+            self.tally.write_misses += self.rate.weight();
         }
     }
 
@@ -338,19 +357,20 @@ impl Miniature {
         }
     }
 
-    /// What is there already stays, whatever wrote it.
-    fn write_back(&mut self, key: BlockKey, access: &Access, slot: Option<SlotIndex>) {
+    /// Whether the SSDs take it. What is there already stays, whatever wrote it.
+    fn write_back(&mut self, key: BlockKey, access: &Access, slot: Option<SlotIndex>) -> bool {
         let slot = match slot {
             Some(slot) => {
                 self.policy.touched(&mut self.map, slot);
                 slot
             }
-            None if access.passage == Passage::Past => return,
-            None if self.counted(key, Direction::Write) < self.setup.populate_on_write => return,
+            None if access.passage == Passage::Past => return false,
+            None if self.counted(key, Direction::Write) < self.setup.populate_on_write => return false,
             None => self.insert(key),
         };
         self.map.set_valid(slot, access.pages.clone());
         self.tally.written_pages += f64::from(access.pages.end - access.pages.start) * self.rate.weight();
+        true
     }
 
     /// How often the block was counted, this time included.
@@ -415,18 +435,13 @@ impl Miniature {
 
     /// What the pool would have done, of all accesses, sampled or not.
     pub fn outcome(&self, accesses: Accesses) -> Outcome {
-        let MiniatureTally { read_misses, write_misses, .. } = self.tally;
-        let [reads, writes] = [read_misses, write_misses].map(|groups| groups.iter().sum::<f64>());
-        let mut groups = read_misses;
-        groups.iter_mut().zip(write_misses).for_each(|(sum, writes)| *sum += writes);
+        let tally = self.tally();
         Outcome {
             accesses,
-            read_misses: ratio(reads, accesses.reads),
-            write_misses: ratio(writes, accesses.writes),
-            misses: ratio(reads + writes, accesses.all()),
-            error: ratio(deviation(groups, self.rate), accesses.all()),
-            read_error: ratio(deviation(read_misses, self.rate), accesses.reads),
-            ssd_written_bytes: self.written_bytes(),
+            read_misses: ratio(tally.reads_missed, accesses.reads),
+            read_error: tally.read_error(accesses),
+            write_misses: ratio(tally.writes_missed, accesses.writes),
+            ssd_written_bytes: tally.ssd_written_bytes,
         }
     }
 
@@ -462,7 +477,7 @@ mod tests {
         /// Whether it was a miss.
         fn does(&mut self, direction: Direction, block: u32, pages: std::ops::Range<u32>, passage: Passage) -> bool {
             let before = self.miniature.tally;
-            self.accesses.count(direction);
+            self.accesses.count(direction, passage);
             let block = BlockIndex(block);
             self.miniature.access(&Access { block, pages, direction, passage }, Sampled::new(block));
             let after = self.miniature.tally;
@@ -493,14 +508,26 @@ mod tests {
     fn a_write_takes_its_pages_out_of_a_read_pool_and_a_read_write_pool_keeps_them() {
         let mut host = Host::new(setup(PoolKind::Read, 1, 0), 10);
         host.reads(5);
-        assert!(!host.writes(5, 3), "its block was there");
+        assert!(host.writes(5, 3), "it goes to the backing device");
         assert!(host.reads(5), "the page is gone");
         assert!(!host.reads(5), "the block was filled anew");
         let mut host = Host::new(setup(PoolKind::ReadWrite, 1, 1), 10);
-        assert!(host.writes(5, 3));
+        assert!(!host.writes(5, 3), "the SSDs take it");
         assert!(!host.reads(5), "it is there");
         assert!(host.does(Direction::Read, 5, 3..5, Passage::Counted), "its neighbour is not");
         assert!(!host.does(Direction::Read, 5, 3..5, Passage::Counted));
+    }
+
+    // proves: A3, A4
+    #[test]
+    fn a_read_write_pool_takes_writes_at_their_threshold_whatever_its_size_and_no_streams() {
+        let mut host = Host::new(setup(PoolKind::ReadWrite, 2, 1), 2);
+        assert_eq!([5, 6, 7, 8, 5].map(|block| host.writes(block, 0)), [false; 5], "none is read again");
+        assert!(host.does(Direction::Write, 9, 0..16, Passage::Past));
+        let mut host = Host::new(setup(PoolKind::ReadWrite, 2, 2), 2);
+        assert_eq!([0; 3].map(|_| host.writes(5, 0)), [true, false, false]);
+        let outcome = host.miniature.outcome(host.accesses);
+        assert!((outcome.write_misses - 1.0 / 3.0).abs() < 1e-9, "{outcome:?}");
     }
 
     #[test]
@@ -524,15 +551,15 @@ mod tests {
                 // Popular in proportion to how small it is.
                 let [a, b] = [state >> 40, (state >> 20) & 0xff_ffff].map(|bits| bits % 10_000);
                 let block = BlockIndex(u32::try_from(a * b / 10_000).unwrap());
-                accesses.count(Direction::Read);
+                accesses.count(Direction::Read, Passage::Counted);
                 let access = Access { block, pages: 0..1, direction: Direction::Read, passage: Passage::Counted };
                 miniature.access(&access, Sampled::new(block));
             }
             miniature.outcome(accesses)
         });
         let [whole, part] = both;
-        assert!(whole.error < 1e-9 && part.error > 0.0);
-        assert!((whole.misses - part.misses).abs() < 0.02, "{} {}", whole.misses, part.misses);
+        assert!(whole.read_error < 1e-9 && part.read_error > 0.0);
+        assert!((whole.read_misses - part.read_misses).abs() < 0.02, "{} {}", whole.read_misses, part.read_misses);
         let written = part.ssd_written_bytes / whole.ssd_written_bytes;
         assert!((0.9..1.1).contains(&written), "{written}");
     }

@@ -3,8 +3,8 @@
 //!
 //! At most so many blocks are watched as were agreed: when there are more, the rate is lowered, and those are forgotten that it
 //! does not take (SHARDS' fixed size). Each access weighs as many as its rate stood for then. What the sample has too many or too few of
-//! all accesses counts as hits of the smallest cache: mostly it is the hottest blocks that are in it or not (`SHARDS_adj`).
-//! Beside the distance, each block remembers on which days it was read and written.
+//! all reads counts as hits of the smallest cache: mostly it is the hottest blocks that are in it or not (`SHARDS_adj`).
+//! Only reads are counted by their distance, whatever accessed the block before. Beside it, each block remembers on which days it was read and written.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,12 @@ use crate::address::{BlockIndex, at, vec_bytes};
 use crate::format::Corrupt;
 use crate::format::codec::{Reader, Writer};
 
-use super::access::{Accesses, Direction};
-use super::curve::{Curve, Point};
+use super::access::{Access, Accesses, Direction};
+use super::curve::Curve;
 use super::days::{BlockDays, DaysOfBlock};
-use super::figures::{number, ratio};
-use super::sample::{GROUPS, Rate, Sampled, deviation};
+use super::figures::number;
+use super::sample::{GROUPS, Rate, Sampled};
+use super::tallies::{SizeTally, read_curve};
 
 /// Classes of distances for each doubling.
 const STEPS: u64 = 64;
@@ -44,7 +45,6 @@ pub struct ReuseDistances {
     order: TakenPlaces,
     accesses: Accesses,
     reads: Distances,
-    writes: Distances,
 }
 
 impl ReuseDistances {
@@ -57,14 +57,13 @@ impl ReuseDistances {
             order: TakenPlaces::new(at(blocks_max) * 2),
             accesses: Accesses::default(),
             reads: Distances::default(),
-            writes: Distances::default(),
         }
     }
 
     /// Takes note of an access, of a block that is watched or not.
-    pub fn access(&mut self, block: BlockIndex, direction: Direction) {
-        self.accesses.count(direction);
-        self.note(block, direction);
+    pub fn access(&mut self, access: &Access) {
+        self.accesses.count(access.direction, access.passage);
+        self.note(access);
     }
 
     /// So many accesses were made, of blocks that are watched or not.
@@ -73,10 +72,10 @@ impl ReuseDistances {
     }
 
     /// Takes note of an access that was counted already.
-    pub(crate) fn note(&mut self, block: BlockIndex, direction: Direction) {
-        let sampled = Sampled::new(block);
+    pub(crate) fn note(&mut self, access: &Access) {
+        let sampled = Sampled::new(access.block);
         if self.rate.takes(sampled) {
-            self.watch(block, sampled, direction);
+            self.watch(access.block, sampled, access.direction);
         }
     }
 
@@ -92,12 +91,11 @@ impl ReuseDistances {
         let distance = before.map(|before| self.order.leave(before.place));
         let (watched, taken) = (self.blocks.len(), at(self.order.taken));
         assert_eq!(watched, taken, "each watched block has its place in the order");
-        let weight = self.rate.weight();
-        let distances = match direction {
-            Direction::Read => &mut self.reads,
-            Direction::Write => &mut self.writes,
-        };
-        distances.add(distance.map(|distance| number(u64::from(distance)) * weight), weight, sampled.group());
+        if direction == Direction::Read {
+            let weight = self.rate.weight();
+            let distance = distance.map(|distance| number(u64::from(distance)) * weight);
+            self.reads.add(distance, weight, sampled.group());
+        }
         while self.blocks.len() > self.blocks_max {
             self.lower_rate();
         }
@@ -159,13 +157,13 @@ impl ReuseDistances {
     // ---- what outlives a restart
 
     pub(crate) fn encode(&self, to: &mut Writer) {
-        to.u64(self.rate.bits()).u64(self.accesses.reads).u64(self.accesses.writes);
+        to.u64(self.rate.bits());
+        self.accesses.encode(to);
         to.u32(count_of(self.blocks.len()));
         for (block, DaysOfBlock { read, written, read_again }) in self.oldest_first() {
             to.u32(block).u8(read).u8(written).u8(read_again);
         }
         self.reads.encode(to);
-        self.writes.encode(to);
     }
 
     /// # Errors
@@ -173,7 +171,7 @@ impl ReuseDistances {
     pub(crate) fn decode(from: &mut Reader<'_>, blocks_max: u32) -> Result<Self, Corrupt> {
         let rate = Rate::of_bits(from.u64()?).ok_or_else(|| from.corrupt("a rate is not one"))?;
         let mut reuse = Self::new(blocks_max, rate);
-        reuse.accesses = Accesses { reads: from.counter()?, writes: from.counter()? };
+        reuse.accesses = Accesses::decode(from)?;
         let count = from.u32()?;
         from.require(count <= blocks_max, "more blocks are watched than may be")?;
         for _ in 0..count {
@@ -184,13 +182,19 @@ impl ReuseDistances {
             from.require(before.is_none(), "a block is watched twice")?;
         }
         reuse.reads = Distances::decode(from)?;
-        reuse.writes = Distances::decode(from)?;
         Ok(reuse)
     }
 
-    /// Accesses that LRU would have missed with so many blocks, of reads and of writes.
-    pub(crate) fn misses(&self, blocks: u64) -> (f64, f64) {
-        (self.reads.misses(blocks), self.writes.misses(blocks))
+    /// What LRU would have missed with so many blocks until now. Nobody knows what it would have written.
+    pub(crate) fn tally(&self, blocks: u64) -> SizeTally {
+        SizeTally {
+            blocks,
+            rate: self.rate,
+            reads_missed: self.reads.misses(blocks),
+            reads_missed_by_group: self.reads.groups.each_ref().map(|group| misses_of_group(group, blocks)),
+            writes_missed: 0.0,
+            ssd_written_bytes: 0.0,
+        }
     }
 
     /// The part of all blocks that is watched now.
@@ -207,29 +211,9 @@ impl ReuseDistances {
         self.rate.whole_of(u64::try_from(self.blocks.len()).expect("they are in memory"))
     }
 
-    /// What LRU would miss at these sizes, in blocks, of what was asked for in one direction, or in both.
-    pub fn curve(&self, sizes: &[u64], direction: Option<Direction>) -> Curve {
-        let point = |blocks: &u64| {
-            let (misses, whole) = match direction {
-                Some(Direction::Read) => (self.reads.misses(*blocks), self.accesses.reads),
-                Some(Direction::Write) => (self.writes.misses(*blocks), self.accesses.writes),
-                None => (self.reads.misses(*blocks) + self.writes.misses(*blocks), self.accesses.all()),
-            };
-            let mut groups = [0.0; GROUPS];
-            let with = |distances: &Distances, groups: &mut [f64; GROUPS]| {
-                for (sum, group) in groups.iter_mut().zip(&distances.groups) {
-                    *sum += misses_of_group(group, *blocks);
-                }
-            };
-            if direction != Some(Direction::Write) {
-                with(&self.reads, &mut groups);
-            }
-            if direction != Some(Direction::Read) {
-                with(&self.writes, &mut groups);
-            }
-            Point { blocks: *blocks, misses: ratio(misses, whole), error: ratio(deviation(groups, self.rate), whole) }
-        };
-        Curve::new(sizes.iter().map(point).collect())
+    /// Reads that LRU misses at these sizes, in blocks.
+    pub fn curve(&self, sizes: &[u64]) -> Curve {
+        read_curve(sizes.iter().map(|blocks| self.tally(*blocks)), self.accesses)
     }
 
     /// The memory that it takes, in bytes.
@@ -237,7 +221,7 @@ impl ReuseDistances {
         // A node of a B-tree has room for eleven entries and is two thirds full on average.
         let entry = u64::try_from(size_of::<(u32, Watched)>() * 3 / 2 + 4).expect("an address has 64 bits at most");
         let entries = u64::try_from(self.blocks.len()).expect("they are in memory") * entry;
-        entries + self.order.memory_bytes() + self.reads.memory_bytes() + self.writes.memory_bytes()
+        entries + self.order.memory_bytes() + self.reads.memory_bytes()
     }
 }
 
@@ -436,6 +420,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::advisor::access::Passage;
     use crate::refused::assert_refused;
 
     /// The blocks that a stack of `size` blocks with LRU misses.
@@ -453,8 +438,12 @@ mod tests {
         misses
     }
 
+    fn read(block: u32) -> Access {
+        Access { block: BlockIndex(block), pages: 0..1, direction: Direction::Read, passage: Passage::Counted }
+    }
+
     fn misses(distances: &ReuseDistances, blocks: u64) -> f64 {
-        distances.curve(&[blocks], None).at(blocks).expect("there is one").misses
+        distances.curve(&[blocks]).at(blocks).expect("there is one").misses
     }
 
     proptest! {
@@ -467,7 +456,7 @@ mod tests {
         ) {
             let mut distances = ReuseDistances::new(128, Rate::ALL);
             for block in &accesses {
-                distances.access(BlockIndex(*block), Direction::Read);
+                distances.access(&read(*block));
             }
             let exact = exact_misses(&accesses, at(size));
             let ours = misses(&distances, u64::from(size)) * f64::from(u32::try_from(accesses.len()).unwrap());
@@ -488,7 +477,7 @@ mod tests {
     fn no_more_blocks_are_watched_than_agreed_and_their_number_tells_how_many_there_are() {
         let mut distances = ReuseDistances::new(1024, Rate::ALL);
         for block in (0..100_000).chain(0..100_000) {
-            distances.access(BlockIndex(block), Direction::Write);
+            distances.access(&read(block));
         }
         assert!(distances.blocks.len() <= 1024 && distances.blocks.len() > 700);
         let footprint = distances.footprint_blocks();
@@ -496,6 +485,18 @@ mod tests {
         assert!(distances.memory_bytes() < 64 << 10, "{}", distances.memory_bytes());
         assert!(misses(&distances, 110_000) < 0.56, "a loop fits");
         assert!(misses(&distances, 80_000) > 0.95, "it does not");
+    }
+
+    // proves: A3
+    #[test]
+    fn a_write_counts_as_the_last_access_to_its_block_and_not_as_a_read_that_hits() {
+        let mut distances = ReuseDistances::new(128, Rate::ALL);
+        for block in 0..50 {
+            distances.access(&Access { direction: Direction::Write, ..read(7) });
+            distances.access(&read(block));
+            distances.access(&read(7));
+        }
+        assert!((misses(&distances, 10) - 0.49).abs() < 1e-9, "half of the reads hit, and that of 7 itself");
     }
 
     #[test]

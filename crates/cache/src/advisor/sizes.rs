@@ -9,14 +9,17 @@ use crate::address::at;
 use crate::format::Corrupt;
 use crate::format::codec::{Reader, Writer};
 
-use super::access::{Access, Accesses, Direction};
-use super::curve::{Curve, Point};
-use super::miniature::{Miniature, Outcome, Room, Setup};
+use super::access::{Access, Accesses};
+use super::curve::Curve;
+use super::miniature::{Miniature, Room, Setup};
 use super::reuse::count_of;
 use super::sample::{Rate, Sampled};
+use super::tallies::{SizeTally, read_curve};
 
 /// A miniature of less slots says nothing.
 const SLOTS_MIN: u32 = 32;
+/// Sizes at most: two for each doubling up to the largest volume, and the sizes that it had before it grew.
+pub(super) const SIZES_MAX: u32 = 256;
 
 /// A setup at many sizes.
 pub struct Sizes {
@@ -34,9 +37,9 @@ impl Sizes {
     /// With about `slots` slots for each of the sizes `blocks`, in ascending order and not none, watching no more than `rate` of all
     /// blocks, in `memory_max_bytes` bytes.
     pub fn new(setup: Setup, blocks: &[u64], slots: u32, rate: Rate, memory_max_bytes: u64) -> Self {
-        let mut rest: Vec<u64> = blocks.iter().rev().copied().collect();
         assert!(blocks.is_sorted(), "sizes are tried from the smallest on: {blocks:?}");
-        let first = rest.pop().expect("there is a size");
+        let first = *blocks.first().expect("there is a size");
+        let rest = larger_than(first, blocks);
         let accesses = Accesses::default();
         let mut sizes = Self { miniatures: Vec::new(), rest, slots, rate, memory_max_bytes, accesses };
         sizes.miniatures.push(Miniature::new(setup, first, sizes.rate_of(first), Room::Scarce).prepared_to_grow());
@@ -49,7 +52,7 @@ impl Sizes {
 
     /// Takes note of an access, of a block that is watched or not.
     pub fn access(&mut self, access: &Access) {
-        self.accesses.count(access.direction);
+        self.accesses.count(access.direction, access.passage);
         self.note(access);
         // Tables grow by doubling, seldom: so it is enough to look now and then.
         if self.accesses.all().is_multiple_of(256) {
@@ -105,21 +108,29 @@ impl Sizes {
         self.miniatures.iter().map(Miniature::rate).max().unwrap_or(self.rate)
     }
 
-    /// Blocks, reads missed, writes missed, bytes written to SSDs and how far the ratio of misses may be off, of each size.
-    pub(crate) fn tallies(&self) -> impl Iterator<Item = (u64, (f64, f64, f64), Outcome)> {
-        self.miniatures.iter().map(|size| (size.blocks(), size.misses(), size.outcome(self.accesses)))
+    /// What each size would have missed and written until now.
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = SizeTally> {
+        self.miniatures.iter().map(Miniature::tally)
+    }
+
+    /// From now on these sizes are tried, as far as they are larger than those that are: the volume has grown.
+    pub(crate) fn grown_to(&mut self, blocks: &[u64]) {
+        let largest = self.miniatures.last().map_or(0, Miniature::blocks);
+        self.rest = larger_than(largest, blocks);
     }
 
     // ---- what outlives a restart
 
     pub(crate) fn encode(&self, to: &mut Writer) {
-        to.u64(self.rate.bits()).u64(self.accesses.reads).u64(self.accesses.writes);
+        to.u64(self.rate.bits());
+        self.accesses.encode(to);
         to.u32(count_of(self.miniatures.len()));
         self.miniatures.iter().for_each(|miniature| miniature.encode(to));
     }
 
     /// # Errors
-    /// The bytes are not what [`Self::encode`] makes of the same setup and sizes.
+    /// The bytes are not what [`Self::encode`] makes of the same setup. A volume that has grown has sizes that are not in `blocks`, which
+    /// are those that would be tried now.
     pub(crate) fn decode(
         from: &mut Reader<'_>,
         setup: Setup,
@@ -128,18 +139,19 @@ impl Sizes {
         memory_max_bytes: u64,
     ) -> Result<Self, Corrupt> {
         let rate = Rate::of_bits(from.u64()?).ok_or_else(|| from.corrupt("a rate is not one"))?;
-        let accesses = Accesses { reads: from.counter()?, writes: from.counter()? };
-        let count = at(from.u32()?);
-        from.require((1..=blocks.len()).contains(&count), "the number of sizes is wrong")?;
-        let mut miniatures: Vec<Miniature> = Vec::with_capacity(count);
+        let accesses = Accesses::decode(from)?;
+        let count = from.u32()?;
+        from.require((1..=SIZES_MAX).contains(&count), "the number of sizes is wrong")?;
+        let blocks_max = blocks.last().copied().unwrap_or_default();
+        let mut miniatures: Vec<Miniature> = Vec::with_capacity(at(count));
         for _ in 0..count {
             let miniature = Miniature::decode(from, setup, Room::Scarce, slots.saturating_add(1))?;
             let grows = miniatures.last().is_none_or(|before| before.blocks() < miniature.blocks());
-            from.require(grows && blocks.contains(&miniature.blocks()), "a size is not one of those that are tried")?;
+            from.require(grows && miniature.blocks() <= blocks_max, "a size is not one that can be tried")?;
             miniatures.push(miniature);
         }
         let largest = miniatures.pop().expect("there is one").prepared_to_grow();
-        let rest = blocks.iter().rev().copied().filter(|size| *size > largest.blocks()).collect();
+        let rest = larger_than(largest.blocks(), blocks);
         miniatures.push(largest);
         let mut sizes = Self { miniatures, rest, slots, rate, memory_max_bytes, accesses };
         // What was kept by earlier versions has them.
@@ -158,29 +170,20 @@ impl Sizes {
         self.accesses
     }
 
-    /// Misses by size, of what was asked for in one direction, or in both.
-    pub fn curve(&self, direction: Option<Direction>) -> Curve {
-        let of_direction = |outcome: Outcome| match direction {
-            Some(Direction::Read) => (outcome.read_misses, outcome.read_error),
-            Some(Direction::Write) => (outcome.write_misses, outcome.error),
-            None => (outcome.misses, outcome.error),
-        };
-        let point = |miniature: &Miniature| {
-            let (misses, error) = of_direction(miniature.outcome(self.accesses));
-            Point { blocks: miniature.blocks(), misses, error }
-        };
-        Curve::new(self.miniatures.iter().map(point).collect())
-    }
-
-    /// What a pool of each size would have done.
-    pub fn outcomes(&self) -> impl Iterator<Item = (u64, Outcome)> {
-        self.miniatures.iter().map(|miniature| (miniature.blocks(), miniature.outcome(self.accesses)))
+    /// Reads that miss, by size.
+    pub fn curve(&self) -> Curve {
+        read_curve(self.tallies(), self.accesses)
     }
 
     /// The memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.miniatures.iter().map(Miniature::memory_bytes).sum()
     }
+}
+
+/// The sizes of `blocks` that are larger than one of so many: the largest first.
+fn larger_than(least: u64, blocks: &[u64]) -> Vec<u64> {
+    blocks.iter().rev().copied().filter(|size| *size > least).collect()
 }
 
 /// Sizes for a curve: two for each doubling, from `least` to `most` blocks.
@@ -204,7 +207,7 @@ pub fn half_octaves(least: u64, most: u64) -> Vec<u64> {
 mod tests {
     use super::*;
     use crate::address::BlockIndex;
-    use crate::advisor::access::Passage;
+    use crate::advisor::access::{Direction, Passage};
     use crate::config::{BlockBytes, PolicyKind, PoolKind};
 
     #[test]
@@ -269,7 +272,7 @@ mod tests {
         let mut sizes = Sizes::new(setup(), &blocks, 512, Rate::ALL, 700 << 10);
         read(&mut sizes, (0..300_000).chain(0..300_000));
         assert!(sizes.memory_bytes() <= 700 << 10, "{}", sizes.memory_bytes());
-        let curve = sizes.curve(None);
+        let curve = sizes.curve();
         let [first, last] = [curve.points().first(), curve.points().last()].map(|point| point.expect("it has points"));
         assert!((512..4096).contains(&first.blocks), "{first:?}");
         assert!((300_000..=600_000).contains(&last.blocks), "{last:?}");

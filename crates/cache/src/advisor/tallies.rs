@@ -1,29 +1,33 @@
 //! Sums of what caches of many sizes would have missed, at one moment: what was missed in some time is the difference between two.
 
+use std::time::Duration;
+
 use crate::format::Corrupt;
 use crate::format::codec::{Reader, Writer};
 
-use super::access::{Accesses, Direction};
+use super::access::Accesses;
 use super::curve::{Curve, Point};
 use super::figures::ratio;
 use super::reuse::{count_of, weight};
+use super::sample::{GROUPS, Rate, deviation};
+use super::sizes::SIZES_MAX;
 
 /// Of what is kept: other versions are not read.
-const VERSION: u32 = 1;
-/// Sizes of a curve at most.
-const SIZES_MAX: u32 = 256;
+pub(crate) const VERSION: u32 = 2;
 
 /// A cache of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeTally {
     pub blocks: u64,
+    /// The part of all blocks that is watched of it.
+    pub rate: Rate,
     pub reads_missed: f64,
+    /// The same by group of blocks: that tells how far it may be off.
+    pub reads_missed_by_group: [f64; GROUPS],
+    /// Those that SSDs did not take.
     pub writes_missed: f64,
     /// To all SSDs together; 0 where nobody knows.
     pub ssd_written_bytes: f64,
-    /// How far the ratio of misses may be off: two standard deviations; and of reads alone.
-    pub error: f64,
-    pub read_error: f64,
 }
 
 /// Everything that was summed up until some moment.
@@ -32,6 +36,8 @@ pub struct Tallies {
     /// Seconds since 1970: since when blocks are watched, and since when with this setup of the pool.
     pub began: u64,
     pub pool_began: u64,
+    /// How long it was watched with this setup: without the time in which the daemon did not run or the volume was not open.
+    pub pool_watched: Duration,
     pub accesses: Accesses,
     pub pool_accesses: Accesses,
     /// LRU that takes everything.
@@ -53,41 +59,47 @@ impl Tallies {
             since.lru = less(&self.lru, &before.lru);
         }
         if same_pool {
+            since.pool_watched = self.pool_watched.saturating_sub(before.pool_watched);
             since.pool_accesses = self.pool_accesses.since(before.pool_accesses);
             since.pool = less(&self.pool, &before.pool);
         }
         since
     }
 
-    /// Misses by size of a pool, of what was asked for in one direction, or in both; no sizes, if nothing was.
-    pub fn pool_curve(&self, direction: Option<Direction>) -> Curve {
-        curve(&self.pool, self.pool_accesses, direction)
+    /// Reads that a pool misses, by size; no sizes, if nothing was read.
+    pub fn pool_curve(&self) -> Curve {
+        read_curve(self.pool.iter().copied(), self.pool_accesses)
     }
 
-    pub fn lru_curve(&self, direction: Option<Direction>) -> Curve {
-        curve(&self.lru, self.accesses, direction)
+    pub fn lru_curve(&self) -> Curve {
+        read_curve(self.lru.iter().copied(), self.accesses)
     }
 
-    /// Bytes that a pool of so many blocks would have written to its SSDs: those of the nearest size that was tried.
+    /// The part of all writes that a pool of so many blocks would have taken: 0 to 1, and `None` if nothing was written.
+    pub fn pool_writes_taken(&self, blocks: u64) -> Option<f64> {
+        let writes = Some(self.pool_accesses.writes).filter(|writes| *writes > 0)?;
+        self.nearest(blocks).map(|size| 1.0 - ratio(size.writes_missed, writes))
+    }
+
+    /// Bytes that a pool of so many blocks would have written to its SSDs.
     pub fn ssd_written_bytes(&self, blocks: u64) -> Option<f64> {
-        let nearest = self.pool.iter().min_by_key(|size| size.blocks.abs_diff(blocks));
-        nearest.map(|size| size.ssd_written_bytes)
+        self.nearest(blocks).map(|size| size.ssd_written_bytes)
+    }
+
+    /// Of the sizes that were tried, the nearest.
+    fn nearest(&self, blocks: u64) -> Option<&SizeTally> {
+        self.pool.iter().min_by_key(|size| size.blocks.abs_diff(blocks))
     }
 
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Writer::new();
         to.u32(VERSION).u64(self.began).u64(self.pool_began);
-        for accesses in [self.accesses, self.pool_accesses] {
-            to.u64(accesses.reads).u64(accesses.writes);
-        }
+        write_duration(&mut to, self.pool_watched);
+        self.accesses.encode(&mut to);
+        self.pool_accesses.encode(&mut to);
         for sizes in [&self.lru, &self.pool] {
             to.u32(count_of(sizes.len()));
-            for size in sizes {
-                to.u64(size.blocks);
-                for value in size.values() {
-                    to.u64(value.to_bits());
-                }
-            }
+            sizes.iter().for_each(|size| size.encode(&mut to));
         }
         to.into_bytes()
     }
@@ -99,35 +111,52 @@ impl Tallies {
         let version = from.u32()?;
         from.require(version == VERSION, "they are of another version")?;
         let (began, pool_began) = (from.u64()?, from.u64()?);
-        let mut accesses =
-            || -> Result<Accesses, Corrupt> { Ok(Accesses { reads: from.counter()?, writes: from.counter()? }) };
-        let (accesses, pool_accesses) = (accesses()?, accesses()?);
+        let pool_watched = read_duration(&mut from)?;
+        let (accesses, pool_accesses) = (Accesses::decode(&mut from)?, Accesses::decode(&mut from)?);
         let (lru, pool) = (sizes(&mut from)?, sizes(&mut from)?);
         from.end()?;
-        Ok(Self { began, pool_began, accesses, pool_accesses, lru, pool })
+        Ok(Self { began, pool_began, pool_watched, accesses, pool_accesses, lru, pool })
     }
+}
+
+/// To the millisecond.
+pub(super) fn write_duration(to: &mut Writer, duration: Duration) {
+    to.u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+}
+
+pub(super) fn read_duration(from: &mut Reader<'_>) -> Result<Duration, Corrupt> {
+    Ok(Duration::from_millis(from.u64()?))
 }
 
 fn sizes(from: &mut Reader<'_>) -> Result<Vec<SizeTally>, Corrupt> {
     let count = from.u32()?;
     from.require(count <= SIZES_MAX, "there are too many sizes")?;
-    (0..count)
-        .map(|_| {
-            Ok(SizeTally {
-                blocks: from.counter()?,
-                reads_missed: weight(from)?,
-                writes_missed: weight(from)?,
-                ssd_written_bytes: weight(from)?,
-                error: weight(from)?,
-                read_error: weight(from)?,
-            })
-        })
-        .collect()
+    (0..count).map(|_| SizeTally::decode(from)).collect()
 }
 
 impl SizeTally {
-    fn values(&self) -> [f64; 5] {
-        [self.reads_missed, self.writes_missed, self.ssd_written_bytes, self.error, self.read_error]
+    /// How far the ratio of the reads that miss may be off: two standard deviations.
+    pub(super) fn read_error(&self, accesses: Accesses) -> f64 {
+        ratio(deviation(self.reads_missed_by_group, self.rate), accesses.reads)
+    }
+
+    fn encode(&self, to: &mut Writer) {
+        to.u64(self.blocks).u64(self.rate.bits());
+        let Self { reads_missed, reads_missed_by_group, writes_missed, ssd_written_bytes, .. } = self;
+        for sum in reads_missed_by_group.iter().chain([reads_missed, writes_missed, ssd_written_bytes]) {
+            to.u64(sum.to_bits());
+        }
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, Corrupt> {
+        let blocks = from.counter()?;
+        let rate = Rate::of_bits(from.u64()?).ok_or_else(|| from.corrupt("a rate is not one"))?;
+        let mut reads_missed_by_group = [0.0; GROUPS];
+        for sum in &mut reads_missed_by_group {
+            *sum = weight(from)?;
+        }
+        let [reads_missed, writes_missed, ssd_written_bytes] = [weight(from)?, weight(from)?, weight(from)?];
+        Ok(Self { blocks, rate, reads_missed, reads_missed_by_group, writes_missed, ssd_written_bytes })
     }
 
     /// Less what was summed up before. A size that was begun later did until then what the largest one before it did, and had its sums.
@@ -135,8 +164,10 @@ impl SizeTally {
         let place = old.partition_point(|size| size.blocks <= self.blocks);
         let Some(before) = old.get(place.saturating_sub(1)) else { return *self };
         let less = |now: f64, before: f64| (now - before).max(0.0);
+        let group = |group| less(self.reads_missed_by_group[group], before.reads_missed_by_group[group]);
         Self {
             reads_missed: less(self.reads_missed, before.reads_missed),
+            reads_missed_by_group: std::array::from_fn(group),
             writes_missed: less(self.writes_missed, before.writes_missed),
             ssd_written_bytes: less(self.ssd_written_bytes, before.ssd_written_bytes),
             ..*self
@@ -144,39 +175,35 @@ impl SizeTally {
     }
 }
 
-fn curve(sizes: &[SizeTally], accesses: Accesses, direction: Option<Direction>) -> Curve {
-    let whole = match direction {
-        Some(Direction::Read) => accesses.reads,
-        Some(Direction::Write) => accesses.writes,
-        None => accesses.all(),
-    };
-    if whole == 0 {
-        // Nothing was missed, and nothing hit either.
+/// Reads that miss, by size; no sizes, if nothing was read: then nothing was missed, and nothing hit either.
+pub(super) fn read_curve(sizes: impl Iterator<Item = SizeTally>, accesses: Accesses) -> Curve {
+    if accesses.reads == 0 {
         return Curve::default();
     }
-    let point = |size: &SizeTally| {
-        let (missed, error) = match direction {
-            Some(Direction::Read) => (size.reads_missed, size.read_error),
-            Some(Direction::Write) => (size.writes_missed, size.error),
-            None => (size.reads_missed + size.writes_missed, size.error),
-        };
-        Point { blocks: size.blocks, misses: ratio(missed, whole), error }
+    let point = |size: SizeTally| Point {
+        blocks: size.blocks,
+        misses: ratio(size.reads_missed, accesses.reads),
+        error: size.read_error(accesses),
     };
-    Curve::new(sizes.iter().map(point).collect())
+    Curve::new(sizes.map(point).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// All groups miss the same.
     fn size(blocks: u64, reads_missed: f64) -> SizeTally {
-        SizeTally { blocks, reads_missed, writes_missed: 1.0, ssd_written_bytes: 4096.0, error: 0.01, read_error: 0.02 }
+        let reads_missed_by_group = [reads_missed / 8.0; GROUPS];
+        let rate = Rate::of(1, 2);
+        SizeTally { blocks, rate, reads_missed, reads_missed_by_group, writes_missed: 1.0, ssd_written_bytes: 4096.0 }
     }
 
     fn tallies(reads: u64, sizes: &[SizeTally]) -> Tallies {
-        let accesses = Accesses { reads, writes: 10 };
+        let accesses = Accesses { reads, stream_reads: reads / 2, writes: 10 };
+        let pool_watched = Duration::from_millis(reads * 1000 + 1);
         let (lru, pool) = (sizes.to_vec(), sizes.to_vec());
-        Tallies { began: 1, pool_began: 2, accesses, pool_accesses: accesses, lru, pool }
+        Tallies { began: 1, pool_began: 2, pool_watched, accesses, pool_accesses: accesses, lru, pool }
     }
 
     // proves: A1
@@ -185,8 +212,9 @@ mod tests {
         let before = tallies(1000, &[size(10, 900.0), size(20, 800.0)]);
         let now = tallies(2000, &[size(10, 1900.0), size(20, 1000.0), size(40, 900.0)]);
         let since = now.since(&before);
-        assert_eq!(since.accesses.reads, 1000);
-        let misses = |blocks| since.pool_curve(Some(Direction::Read)).at(blocks).unwrap().misses;
+        assert_eq!((since.accesses.reads, since.accesses.stream_reads), (1000, 500));
+        assert_eq!(since.pool_watched, Duration::from_secs(1000));
+        let misses = |blocks| since.pool_curve().at(blocks).unwrap().misses;
         let expected = [(10, 1.0), (20, 0.2), (40, 0.1)];
         let same = |(blocks, expected): (u64, f64)| (misses(blocks) - expected).abs() < 1e-9;
         assert!(expected.into_iter().all(same), "the largest one went on with the sums of its elder");
@@ -198,11 +226,25 @@ mod tests {
 
     // proves: A1
     #[test]
+    fn how_far_a_time_may_be_off_is_of_its_own_misses() {
+        let [mut before, mut now] = [tallies(1000, &[size(10, 800.0)]), tallies(2000, &[size(10, 1600.0)])];
+        let groups = |few: f64, many: f64| std::array::from_fn(|group| if group % 2 == 0 { few } else { many });
+        before.pool[0].reads_missed_by_group = groups(90.0, 110.0);
+        now.pool[0].reads_missed_by_group = groups(110.0, 290.0);
+        let error = |tallies: &Tallies| tallies.pool_curve().at(10).unwrap().error;
+        // Groups are 180 apart, of 2000 reads; and 160 in this time, of 1000.
+        let (of_all, of_this_time) = (error(&now), error(&now.since(&before)));
+        assert!((of_this_time / of_all - 320.0 / 180.0).abs() < 1e-9, "{of_all} and {of_this_time}");
+    }
+
+    // proves: A1
+    #[test]
     fn what_was_never_asked_for_has_no_curve() {
         let written = tallies(0, &[size(10, 0.0), size(20, 0.0)]);
-        assert_eq!(written.pool_curve(Some(Direction::Read)), Curve::default());
-        assert_eq!(written.lru_curve(Some(Direction::Read)).at(10), None);
-        assert_eq!(written.pool_curve(None).points().len(), 2);
+        assert_eq!((written.pool_curve(), written.lru_curve().at(10)), (Curve::default(), None));
+        assert_eq!(written.pool_writes_taken(20), Some(0.9));
+        let read = Tallies { pool_accesses: Accesses { writes: 0, ..written.accesses }, ..written };
+        assert_eq!(read.pool_writes_taken(20), None);
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Tap {
         let shift = self.pages_log2.get();
         for block in pages.start >> shift..=(pages.end - 1) >> shift {
             let mut accesses = self.accesses.get();
-            accesses.count(direction);
+            accesses.count(direction, passage);
             self.accesses.set(accesses);
             // A volume with more blocks than have numbers is watched up to there.
             let Ok(number) = u32::try_from(block) else { return };

@@ -5,7 +5,7 @@
 
 use hotset_block::ByteRange;
 
-use crate::config::{BlockBytes, PoolKind};
+use crate::config::BlockBytes;
 
 use super::access::{Access, Accesses, Direction, Passage};
 use super::miniature::{Miniature, Outcome, Room, Setup};
@@ -48,9 +48,7 @@ impl Footprint {
 
     /// Takes note of a request.
     pub fn request(&mut self, range: ByteRange, direction: Direction) {
-        for access in Access::of(range, self.block_bytes, direction, Passage::Counted) {
-            self.reuse.access(access.block, direction);
-        }
+        Access::of(range, self.block_bytes, direction, Passage::Counted).for_each(|access| self.reuse.access(&access));
     }
 
     pub fn block_bytes(&self) -> BlockBytes {
@@ -66,14 +64,10 @@ impl Footprint {
         self.reuse.footprint_blocks().saturating_mul(self.block_bytes.get())
     }
 
-    /// What LRU would miss that takes everything: of reads alone in a read pool.
-    pub fn lru_misses(&self, size_bytes: u64, kind: PoolKind) -> f64 {
-        let direction = match kind {
-            PoolKind::Read => Some(Direction::Read),
-            PoolKind::ReadWrite => None,
-        };
+    /// Of all reads, those that LRU would miss that takes everything: 0 to 1.
+    pub fn lru_misses(&self, size_bytes: u64) -> f64 {
         let blocks = super::curve::blocks_in(size_bytes, self.block_bytes);
-        self.reuse.curve(&[blocks], direction).at(blocks).map_or(1.0, |point| point.misses)
+        self.reuse.curve(&[blocks]).at(blocks).map_or(1.0, |point| point.misses)
     }
 
     /// How many blocks to watch for a case of which `accesses_max` accesses may be gone through.
@@ -106,7 +100,7 @@ impl WhatIf {
     /// Goes through a request.
     pub fn request(&mut self, range: ByteRange, direction: Direction, passage: Passage) {
         for access in Access::of(range, self.block_bytes, direction, passage) {
-            self.accesses.count(direction);
+            self.accesses.count(direction, passage);
             let sampled = Sampled::new(access.block);
             for miniature in &mut self.miniatures {
                 miniature.access(&access, sampled);

@@ -18,7 +18,7 @@ use super::table::{Table, facts};
 use super::trace::{TraceFile, record};
 use crate::advice::default_sizes;
 use crate::args::{AdviseArguments, Output, WhatIfArguments};
-use crate::size::{Size, grouped, human, percent, whole_bytes};
+use crate::size::{Endurance, Size, grouped, human, percent, whole_bytes};
 use crate::words;
 
 /// A volume that was opened just now is not known yet: how often it is asked about, and in what time again.
@@ -41,7 +41,8 @@ pub(crate) fn advise(client: &Client, output: Output, arguments: &AdviseArgument
         )));
     }
     let window = arguments.window.map_or("week", hotset_api::AdviceWindow::word);
-    let endurance = arguments.endurance.map_or_else(String::new, |Size(bytes)| format!("&endurance_bytes={bytes}"));
+    let endurance =
+        arguments.endurance.map_or_else(String::new, |Endurance(bytes)| format!("&endurance_bytes={bytes}"));
     let query = format!("window={window}{endurance}");
     let Some(name) = &arguments.source else {
         let list: AdviceList = client.get(&format!("/advisor?{query}"))?;
@@ -200,11 +201,13 @@ fn text(advice: &Advice, with_days: bool) -> String {
         human(block_bytes)
     );
     let [from, to] = [advice.from_unix_seconds, advice.to_unix_seconds].map(date_and_time);
+    let [reads, stream_reads, writes] = [advice.reads, advice.stream_reads, advice.writes].map(grouped);
+    let accesses = format!("{reads} reads, {stream_reads} of them of streams, {writes} writes (parts of blocks)");
     let known = facts(&[
         ("Volume", format!("{}, {}", advice.volume, human(advice.size_bytes))),
         ("Pool", pool),
         ("Watched", format!("{from} to {to}, {} of the blocks", percent(advice.sample))),
-        ("Accesses", format!("{} reads, {} writes (parts of blocks)", grouped(advice.reads), grouped(advice.writes))),
+        ("Accesses", accesses),
         ("Accessed", human(advice.footprint_bytes)),
     ]);
     if with_days {
@@ -283,6 +286,7 @@ mod tests {
             size_bytes: mib << 20,
             hit_ratio,
             error: 0.01,
+            write_hit_ratio: None,
             lru_hit_ratio: hit_ratio,
             ssd_written_bytes_per_day: Some(1e9),
             read_microseconds: None,
@@ -310,12 +314,14 @@ mod tests {
             from_unix_seconds: 1_795_651_200,
             to_unix_seconds: 1_795_651_300,
             reads: 12_345,
+            stream_reads: 678,
             writes: 1,
             sample: 0.25,
             footprint_bytes: 9 << 30,
             setup: setup(),
             curve: vec![size(100, 0.25), size(200, 0.5), size(400, 0.75)],
             present: Some(size(200, 0.5)),
+            shared_with: 0,
             recommended: Some(size(400, 0.75)),
             sentence: "Recommended: 400 MiB.".to_owned(),
             days: AdvisedDays { days: vec![day], hot_bytes: 3 << 30, ..AdvisedDays::default() },
@@ -330,7 +336,7 @@ mod tests {
             "v, 1 TiB",
             "p, a read pool, s3-fifo, blocks of 1 MiB",
             "25.0 % of the blocks",
-            "12,345 reads",
+            "12,345 reads, 678 of them of streams",
             "Recommended: 400",
         ] {
             assert!(told.contains(part), "{part}: {told}");

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use hotset_api::ApiError;
+use hotset_cache::advisor::access::Accesses;
 use hotset_cache::advisor::curve::{Curve, Point};
 use hotset_cache::advisor::miniature::Setup;
 use hotset_cache::advisor::sizes::half_octaves;
@@ -15,12 +16,12 @@ use super::{DEFAULT_BLOCK_BYTES, DEFAULT_CUTOFF_BYTES};
 use crate::advice;
 use crate::args::{AdviseArguments, Output};
 use crate::client::{self, Drawn, Marks, drawing, facts};
-use crate::size::{Size, grouped, human, percent};
+use crate::size::{Endurance, grouped, human, percent};
 
 /// Sizes begin at this part of what is accessed.
 const SMALLEST_PART: u64 = 256;
 
-/// The answer of `advise`. Ratios are of the parts of blocks that requests touched; of reads alone in a read pool.
+/// The answer of `advise`. Ratios are of the parts of blocks that requests touched.
 #[derive(Serialize)]
 struct Advice {
     trace: String,
@@ -34,22 +35,27 @@ struct Advice {
     policy: &'static str,
     /// From the smallest to the largest.
     curve: Vec<SizeAdvice>,
-    /// The size in `curve` from which on no doubling brings two of a hundred accesses; null, if no size brings anything.
+    /// The size in `curve` from which on no doubling brings two of a hundred reads that are not of streams; null, if no size pays.
     recommended: Option<SizeAdvice>,
+    #[serde(skip)]
+    accesses: Accesses,
 }
 
 /// A cache of one size.
 #[derive(Clone, Serialize)]
 struct SizeAdvice {
     size_bytes: u64,
+    /// Of reads.
     hit_ratio: f64,
     /// How far `hit_ratio` may be off, for the sample.
     error: f64,
+    /// Of writes, those that SSDs alone take; null in a read pool, which takes none, and where nothing was written.
+    write_hit_ratio: Option<f64>,
     /// What LRU would hit that takes everything.
     lru_hit_ratio: f64,
     /// To all SSDs together, both copies of what is mirrored. Null, if the trace has no times, or is shorter than a minute.
     ssd_written_bytes_per_day: Option<f64>,
-    /// How long the SSDs last at that rate. Null without `--endurance`.
+    /// How long the SSDs last at that rate, if nothing else is written to them. Null without `--endurance`.
     years: Option<f64>,
 }
 
@@ -75,7 +81,7 @@ pub(crate) fn run(output: Output, path: &Path, arguments: &AdviseArguments) -> R
     let cases: Vec<Case> = sizes.iter().map(case).collect();
     let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: false };
     let (answers, _) = try_all(path, &cases, &footprints, effort, &whole).map_err(refused)?;
-    let endurance = arguments.endurance.map(|Size(bytes)| bytes);
+    let endurance = arguments.endurance.map(|Endurance(bytes)| bytes);
     client::print(output, &Advice::new(path, &whole, footprint, &answers, endurance), Advice::text)
 }
 
@@ -87,11 +93,12 @@ impl Advice {
         answers: &[CaseAnswer],
         endurance_bytes: Option<u64>,
     ) -> Self {
-        let setup = answers.first().expect("sizes are tried").case.setup;
+        let first = answers.first().expect("sizes are tried");
+        let (setup, accesses) = (first.case.setup, first.outcome.accesses);
         let seconds = whole.time.seconds();
         let curve: Vec<SizeAdvice> =
             answers.iter().map(|answer| SizeAdvice::new(answer, footprint, seconds, endurance_bytes)).collect();
-        let knee = knee(&curve);
+        let knee = knee(&curve, accesses);
         Self {
             trace: path.display().to_string(),
             requests: whole.requests,
@@ -103,6 +110,7 @@ impl Advice {
             policy: setup.policy.word(),
             recommended: knee.and_then(|bytes| curve.iter().find(|size| size.size_bytes == bytes).cloned()),
             curve,
+            accesses,
         }
     }
 
@@ -127,12 +135,12 @@ impl Advice {
     }
 
     fn sentence(&self) -> String {
+        let largest = self.curve.last().map(|best| (best.size_bytes, best.hit_ratio));
         let Some(size) = &self.recommended else {
-            let nothing_read = self.read_requests == 0 && self.r#type == PoolKind::Read.word();
-            return if nothing_read { advice::NOTHING_READ } else { advice::NOTHING_HITS }.to_owned();
+            return advice::nothing_pays(self.accesses, largest) + &self.writes(self.curve.first());
         };
         let mut text = format!(
-            "Recommended: {}, which hits {} (+- {}).",
+            "Recommended: {}, which hits {} of the reads (+- {}).",
             human(size.size_bytes),
             percent(size.hit_ratio),
             percent(size.error)
@@ -140,10 +148,16 @@ impl Advice {
         if let Some(half) = self.near(size.size_bytes / 2).filter(|half| half.size_bytes < size.size_bytes) {
             text.push_str(&format!(" Half of it: {}.", percent(half.hit_ratio)));
         }
-        let largest = self.curve.last().map(|best| (best.size_bytes, best.hit_ratio));
         let size_and_ratio = (size.size_bytes, size.hit_ratio);
         text.push_str(&advice::beyond(size_and_ratio, largest, size.ssd_written_bytes_per_day, size.years));
-        text
+        text + &self.writes(Some(size))
+    }
+
+    /// What a size does for writes; nothing, where they are not taken.
+    fn writes(&self, size: Option<&SizeAdvice>) -> String {
+        let taken = |size: Option<&SizeAdvice>| size.and_then(|size| Some((size.size_bytes, size.write_hit_ratio?)));
+        let both = taken(size).zip(taken(self.curve.last()));
+        both.map(|(own, largest)| advice::writes_taken(own, largest)).unwrap_or_default()
     }
 
     /// The tried size that is nearest to this one from below.
@@ -155,27 +169,24 @@ impl Advice {
 impl SizeAdvice {
     fn new(answer: &CaseAnswer, footprint: &Footprint, seconds: Option<f64>, endurance_bytes: Option<u64>) -> Self {
         let CaseAnswer { case, outcome, .. } = answer;
-        let (misses, error, accesses) = match case.setup.kind {
-            PoolKind::Read => (outcome.read_misses, outcome.read_error, outcome.accesses.reads),
-            PoolKind::ReadWrite => (outcome.misses, outcome.error, outcome.accesses.all()),
-        };
-        let hits = |misses: f64| if accesses == 0 { 0.0 } else { 1.0 - misses };
+        let lru_hits = 1.0 - footprint.lru_misses(case.size_bytes);
         let per_day = seconds.and_then(|seconds| advice::per_day(outcome.ssd_written_bytes, seconds));
         Self {
             size_bytes: case.size_bytes,
-            hit_ratio: hits(misses),
-            error,
-            lru_hit_ratio: hits(footprint.lru_misses(case.size_bytes, case.setup.kind)),
+            hit_ratio: answer.hit_ratio(),
+            error: outcome.read_error,
+            write_hit_ratio: answer.write_hit_ratio(),
+            lru_hit_ratio: lru_hits,
             ssd_written_bytes_per_day: per_day,
             years: advice::years(endurance_bytes, per_day),
         }
     }
 }
 
-/// The size from which on more does not pay.
-fn knee(curve: &[SizeAdvice]) -> Option<u64> {
+/// The size from which on more does not pay, in bytes.
+fn knee(curve: &[SizeAdvice], accesses: Accesses) -> Option<u64> {
     let point = |size: &SizeAdvice| Point { blocks: size.size_bytes, misses: 1.0 - size.hit_ratio, error: size.error };
-    Curve::new(curve.iter().map(point).collect()).knee(advice::PAYS_MIN).map(|point| point.blocks)
+    advice::knee(&Curve::new(curve.iter().map(point).collect()), accesses).map(|point| point.blocks)
 }
 
 #[cfg(test)]
@@ -187,6 +198,7 @@ mod tests {
             size_bytes: mib << 20,
             hit_ratio,
             error: 0.01,
+            write_hit_ratio: Some(1.0),
             lru_hit_ratio: hit_ratio / 2.0,
             ssd_written_bytes_per_day: Some(1e9),
             years: Some(12.34),
@@ -194,7 +206,8 @@ mod tests {
     }
 
     fn advice(curve: Vec<SizeAdvice>) -> Advice {
-        let knee = knee(&curve);
+        let accesses = Accesses { reads: 1000, stream_reads: 0, writes: 234 };
+        let knee = knee(&curve, accesses);
         Advice {
             trace: "t".to_owned(),
             requests: 1234,
@@ -206,6 +219,7 @@ mod tests {
             policy: "s3-fifo",
             recommended: curve.iter().find(|size| Some(size.size_bytes) == knee).cloned(),
             curve,
+            accesses,
         }
     }
 
@@ -215,7 +229,8 @@ mod tests {
         let told = advice(vec![size(100, 0.1), size(200, 0.4), size(400, 0.8), size(800, 0.81)]);
         let text = told.text();
         for part in [
-            "Recommended: 400 MiB, which hits 80.0 %",
+            "Recommended: 400 MiB, which hits 80.0 % of the reads (+-",
+            "take 100.0 % of the writes, whatever their size",
             "Half of it: 40.0 %",
             "800 MiB would bring 1.0 % more",
             "last 12.3 years",
@@ -232,6 +247,12 @@ mod tests {
     fn where_nothing_would_hit_nothing_is_recommended() {
         let told = advice(vec![size(100, 0.0), size(200, 0.0)]);
         assert!(told.text().contains("No cache of any size would hit"), "{}", told.text());
+        let told = advice(vec![size(100, 0.001), size(200, 0.012)]);
+        assert!(
+            told.text().contains("No size pays: the largest that was tried, 200 MiB, would hit 1.2 %."),
+            "{}",
+            told.text()
+        );
     }
 
     // proves: A3
@@ -254,7 +275,7 @@ mod tests {
         let effort = Effort { cutoff: 0, exact: true };
         let (answers, _) = try_all(&path, &[case], &footprints, effort, &whole).unwrap();
         let told = Advice::new(&path, &whole, &footprints[0], &answers, Some(1 << 40));
-        assert!(told.recommended.is_none() && told.sentence() == advice::NOTHING_READ, "{}", told.text());
+        assert!(told.recommended.is_none() && told.sentence().starts_with("Nothing was read"), "{}", told.text());
         let size = &told.curve[0];
         assert!(size.hit_ratio == 0.0 && size.lru_hit_ratio == 0.0, "nothing hits");
         assert_eq!((size.ssd_written_bytes_per_day, size.years), (None, None), "100 us are no day");

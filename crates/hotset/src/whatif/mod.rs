@@ -17,7 +17,7 @@ use hotset_cache::advisor::whatif::{Case, Footprint};
 use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind, VolumeName};
 
 use self::replay::{Effort, Whole, default_on_write, invalid, look, refused, try_all};
-use crate::advice::default_sizes;
+use crate::advice::{check_case, default_sizes};
 use crate::args::{Output, WhatIfArguments};
 use crate::size::Size;
 
@@ -92,7 +92,6 @@ fn cases(arguments: &WhatIfArguments, blocks: &[BlockBytes], accessed_bytes: u64
             for populate_on_read in or(&arguments.populate_on_read, 2) {
                 for populate_on_write in or(&arguments.populate_on_write, default_on_write(kind)) {
                     let setup = Setup { kind, block_bytes, policy, populate_on_read, populate_on_write };
-                    check_setup(setup)?;
                     cases.extend(sizes.iter().map(|size_bytes| Case { setup, size_bytes: *size_bytes }));
                 }
             }
@@ -101,23 +100,12 @@ fn cases(arguments: &WhatIfArguments, blocks: &[BlockBytes], accessed_bytes: u64
     if cases.len() > CASES_MAX {
         return Err(invalid(format!("{} combinations: {CASES_MAX} can be tried at once", cases.len())));
     }
-    if let Some(case) = cases.iter().find(|case| case.size_bytes < case.setup.block_bytes.get()) {
-        let message =
-            format!("size {}: it holds no block of {}", Size(case.size_bytes), Size(case.setup.block_bytes.get()));
-        return Err(invalid(message));
-    }
+    cases.iter().try_for_each(check_case)?;
     Ok(cases)
 }
 
 fn or<T: Copy>(given: &[T], otherwise: T) -> Vec<T> {
     if given.is_empty() { vec![otherwise] } else { given.to_vec() }
-}
-
-fn check_setup(setup: Setup) -> Result<(), ApiError> {
-    if setup.kind == PoolKind::ReadWrite && setup.populate_on_write == 0 {
-        return Err(invalid("populate-on-write 0: it is 1 to 4 in a read-write pool; see --type".to_owned()));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -190,6 +178,20 @@ mod tests {
         let one = "--size 64M --block-size 64K --populate-on-read 1";
         assert!((misses(&format!("{one} --cutoff off")) - 0.5).abs() < 1e-9);
         assert!(misses(one) > 0.8);
+    }
+
+    // proves: A3, A4
+    #[test]
+    fn hits_are_of_reads_in_a_pool_of_either_type_and_only_a_read_write_pool_takes_writes() {
+        // Four of five requests write to the block that the fifth one reads.
+        let line = |time: u64| format!("{time},{},{},4096\n", if time.is_multiple_of(5) { 'R' } else { 'W' }, 65_536);
+        let trace: String = (0..100).map(line).collect();
+        let ratios = |kind: &str| {
+            let answers = answers(&trace, &format!("--size 1M --block-size 64K --populate-on-read 1 --type {kind}"));
+            (answers[0].hit_ratio(), answers[0].write_hit_ratio())
+        };
+        assert_eq!(ratios("read"), (0.0, None), "each read comes after a write");
+        assert_eq!(ratios("read-write"), (0.95, Some(1.0)), "all but the first");
     }
 
     // proves: A4

@@ -72,6 +72,19 @@ pub(super) struct CaseAnswer {
     pub(super) rate: Rate,
 }
 
+impl CaseAnswer {
+    /// Of reads; 0 if there were none.
+    pub(super) fn hit_ratio(&self) -> f64 {
+        if self.outcome.accesses.reads == 0 { 0.0 } else { 1.0 - self.outcome.read_misses }
+    }
+
+    /// Of writes, those that SSDs alone take. `None` in a read pool, which takes none, and if nothing was written.
+    pub(super) fn write_hit_ratio(&self) -> Option<f64> {
+        let takes_writes = self.case.setup.kind == PoolKind::ReadWrite && self.outcome.accesses.writes > 0;
+        takes_writes.then_some(1.0 - self.outcome.write_misses)
+    }
+}
+
 /// How a trace is gone through.
 #[derive(Clone, Copy)]
 pub(super) struct Effort {

@@ -36,10 +36,11 @@ struct CaseRow {
     policy: &'static str,
     populate_on_read: u8,
     populate_on_write: u8,
+    /// Of reads.
     hit_ratio: f64,
-    read_hit_ratio: f64,
-    write_hit_ratio: f64,
     miss_ratio: f64,
+    /// Of writes, those that SSDs alone take; null in a read pool, which takes none, and where nothing was written.
+    write_hit_ratio: Option<f64>,
     /// How far `hit_ratio` may be off, for the sample; 0 without one.
     error: f64,
     /// To all SSDs together, both copies of what is mirrored.
@@ -85,10 +86,9 @@ impl WhatIfReport {
             "POLICY",
             ">READS",
             ">WRITES",
-            ">HITS",
             ">READ HITS",
-            ">WRITE HITS",
             ">+-",
+            ">WRITE HITS",
             ">TO SSDS",
             ">A DAY",
         ]);
@@ -100,9 +100,8 @@ impl WhatIfReport {
                 row.populate_on_read.to_string(),
                 row.populate_on_write.to_string(),
                 percent(row.hit_ratio),
-                percent(row.read_hit_ratio),
-                percent(row.write_hit_ratio),
                 if row.sample < 1.0 { percent(row.error) } else { "exact".to_owned() },
+                row.write_hit_ratio.map_or_else(|| "-".to_owned(), percent),
                 human(whole_bytes(row.ssd_written_bytes)),
                 row.ssd_written_bytes_per_day.map_or_else(|| "-".to_owned(), |bytes| human(whole_bytes(bytes))),
             ]);
@@ -114,7 +113,6 @@ impl WhatIfReport {
 impl CaseRow {
     fn new(answer: &CaseAnswer, seconds: Option<f64>) -> Self {
         let CaseAnswer { case, outcome, rate } = answer;
-        let hits = |misses: f64, count: u64| if count == 0 { 0.0 } else { 1.0 - misses };
         Self {
             size_bytes: case.size_bytes,
             block_bytes: case.setup.block_bytes.get(),
@@ -122,11 +120,10 @@ impl CaseRow {
             policy: case.setup.policy.word(),
             populate_on_read: case.setup.populate_on_read,
             populate_on_write: case.setup.populate_on_write,
-            hit_ratio: hits(outcome.misses, outcome.accesses.all()),
-            read_hit_ratio: hits(outcome.read_misses, outcome.accesses.reads),
-            write_hit_ratio: hits(outcome.write_misses, outcome.accesses.writes),
-            miss_ratio: outcome.misses,
-            error: outcome.error,
+            hit_ratio: answer.hit_ratio(),
+            miss_ratio: outcome.read_misses,
+            write_hit_ratio: answer.write_hit_ratio(),
+            error: outcome.read_error,
             ssd_written_bytes: outcome.ssd_written_bytes,
             ssd_written_bytes_per_day: seconds.and_then(|seconds| per_day(outcome.ssd_written_bytes, seconds)),
             sample: rate.part(),

@@ -11,7 +11,7 @@ mod watches;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotset_api::{Advice, AdviceList, AdviceWindow, ApiError, ApiErrorKind, LiveWhatIf};
 use hotset_cache::advisor::tallies::Tallies;
@@ -40,11 +40,13 @@ pub(crate) struct Advisor {
     plane: Handle,
     history: history::HistoryHandle,
     watches: Arc<Mutex<Watches>>,
+    /// When accesses were taken last.
+    looked: Mutex<Instant>,
 }
 
 impl Advisor {
     pub(crate) fn new(plane: Handle, history: history::HistoryHandle) -> Arc<Self> {
-        Arc::new(Self { plane, history, watches: Arc::default() })
+        Arc::new(Self { plane, history, watches: Arc::default(), looked: Mutex::new(Instant::now()) })
     }
 
     /// Runs until the runtime ends.
@@ -52,7 +54,7 @@ impl Advisor {
         let mut interval = INTERVAL;
         loop {
             tokio::time::sleep(interval).await;
-            interval = match self.look(interval).await {
+            interval = match self.look().await {
                 Ok(true) => HURRIED_INTERVAL,
                 // The data plane is busy with something else, or is stopping.
                 Ok(false) | Err(_) => INTERVAL,
@@ -60,10 +62,11 @@ impl Advisor {
         }
     }
 
-    /// Takes what was accessed in this time; answers whether there was much of it.
-    async fn look(&self, interval: Duration) -> Result<bool, ApiError> {
+    /// Takes what was accessed since the last look; answers whether there was much of it.
+    async fn look(&self) -> Result<bool, ApiError> {
         let wanted = Arc::new(self.watches().wanted());
         let taken = self.plane.take_accesses(wanted).await?;
+        let interval = self.since_last_look();
         let fresh = self.watches().fresh(&taken);
         for name in fresh {
             // Without a history its curves begin anew.
@@ -74,6 +77,13 @@ impl Advisor {
         let due = blocking(move || lock(&watches).take_in(taken, interval, now)).await?;
         self.keep(due.states, due.sums, now);
         Ok(due.is_busy)
+    }
+
+    /// A look that was late, or that failed before, is of a longer time.
+    fn since_last_look(&self) -> Duration {
+        let now = Instant::now();
+        let last = std::mem::replace(&mut *lock(&self.looked), now);
+        now.saturating_duration_since(last)
     }
 
     fn keep(&self, states: Vec<(VolumeName, Vec<u8>)>, sums: Vec<(VolumeName, Vec<u8>)>, now: u64) {
@@ -88,7 +98,7 @@ impl Advisor {
     /// Keeps what is known for the next start.
     pub(crate) async fn save(&self) {
         // What came last is not worth waiting for.
-        let _ = self.look(INTERVAL).await;
+        let _ = self.look().await;
         let (watches, now) = (Arc::clone(&self.watches), now());
         if let Ok(Due { states, sums, .. }) = blocking(move || lock(&watches).everything()).await {
             self.keep(states, sums, now);
@@ -146,7 +156,7 @@ impl Advisor {
         let facts = Facts::of_all(&self.plane).await?;
         let facts = facts.get(name).ok_or_else(|| not_yet(name))?;
         let sums = self.sums(name, asked.window).await?.ok_or_else(|| not_yet(name))?;
-        Ok(advice::whatif(name, &sums, facts, asked, cases))
+        advice::whatif(name, &sums, facts, asked, cases)
     }
 
     /// What is known of a volume for a time; `None`: it is not watched yet.
@@ -175,8 +185,8 @@ impl Advisor {
 }
 
 /// A panic of somebody who had it is told elsewhere; curves are estimates.
-fn lock(watches: &Mutex<Watches>) -> std::sync::MutexGuard<'_, Watches> {
-    watches.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn now() -> u64 {

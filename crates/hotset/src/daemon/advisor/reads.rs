@@ -4,6 +4,9 @@
 use hotset_cache::advisor::figures::number;
 use hotset_cache::{LatencyCounts, class_end_ns};
 
+/// What a hit on an SSD is taken for where there was none yet.
+pub(super) const ASSUMED_HIT_MICROSECONDS: f64 = 100.0;
+
 /// Mean latencies in microseconds; `None`: there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ReadLatencies {
@@ -37,12 +40,13 @@ impl ReadLatencies {
         }
     }
 
-    /// What a read would take on average with SSDs of this hit ratio; `None`: nothing is known of misses. Hits of which nothing is known
-    /// take no time.
+    /// What a read would take on average with SSDs of this hit ratio, in microseconds; `None`: nothing is known of misses. Hits on SSDs are
+    /// taken for [`ASSUMED_HIT_MICROSECONDS`] if nothing is known of them.
     pub(super) fn mean(self, hit_ratio: f64) -> Option<f64> {
         let on_ssds = (hit_ratio - self.memory_ratio).max(0.0);
         let missed = 1.0 - hit_ratio.max(self.memory_ratio);
-        let hits = self.memory_ratio * self.memory.unwrap_or(0.0) + on_ssds * self.hit.unwrap_or(0.0);
+        let hits =
+            self.memory_ratio * self.memory.unwrap_or(0.0) + on_ssds * self.hit.unwrap_or(ASSUMED_HIT_MICROSECONDS);
         self.miss.map(|miss| hits + missed * miss)
     }
 }
@@ -89,6 +93,7 @@ mod tests {
         assert_near(known.mean(0.5), f64::midpoint(middle(40), middle(120)));
         let uncached = ReadLatencies::of(&counts(&[(120, 20)]), 0.0, 0.0);
         assert_eq!((uncached.hit, uncached.miss), (None, Some(middle(120))));
+        assert_near(uncached.mean(0.5), f64::midpoint(ASSUMED_HIT_MICROSECONDS, middle(120)));
         assert_eq!(ReadLatencies::of(&counts(&[]), 0.5, 0.0), ReadLatencies::default());
     }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use hotset_api::AdviceWindow;
 use hotset_cache::advisor::live::Live;
-use hotset_cache::advisor::miniature::Setup;
 use hotset_cache::advisor::sample::Rate;
 use hotset_cache::advisor::tap::{KEPT_MAX, Wanted};
 use hotset_cache::config::VolumeName;
@@ -81,8 +80,8 @@ impl Watches {
     /// Takes note of what came through the taps in this time.
     pub(super) fn take_in(&mut self, taken: Vec<TakenOfVolume>, interval: Duration, now: u64) -> Due {
         let all: usize = taken.iter().map(|volume| volume.taken.kept.len()).sum();
-        let milliseconds = usize::try_from(interval.as_millis()).expect("looks are seconds apart at most");
-        let earned = self.allowance + ACCESSES_PER_SECOND_MAX * milliseconds / 1000;
+        let milliseconds = usize::try_from(interval.as_millis()).unwrap_or(usize::MAX);
+        let earned = self.allowance.saturating_add(ACCESSES_PER_SECOND_MAX.saturating_mul(milliseconds) / 1000);
         let left = earned.min(BURST_MAX).checked_sub(all);
         self.allowance = left.unwrap_or(BURST_MAX);
         let fair = all / taken.len().max(1);
@@ -90,7 +89,7 @@ impl Watches {
         for volume in taken {
             let Some(watch) = self.volumes.get_mut(&volume.name) else { continue };
             let live = watch.live_for(&volume, now);
-            live.take_in(&volume.taken);
+            live.take_in(&volume.taken, interval);
             if left.is_none() && volume.taken.kept.len() >= fair {
                 live.watch_less();
             }
@@ -154,16 +153,20 @@ fn is_busy(volume: &TakenOfVolume) -> bool {
 impl WatchedVolume {
     /// What is known of it, for the pool that it has now.
     fn live_for(&mut self, volume: &TakenOfVolume, now: u64) -> &mut Live {
-        let setup = volume.setup.unwrap_or_else(uncached_setup);
         if self.before.is_some() {
             // Whatever is found there, it may be better than what is known in the first moments.
             self.kept = now;
         }
         let known = self.live.take().or_else(|| self.restored(&volume.name));
         let is_quiet = volume.taken.accesses.all() == 0;
+        // One without a pool is watched as with the pool that it had: that may open later than the volume, or be given back to it.
+        let setup = volume.setup.or(known.as_ref().map(Live::setup)).unwrap_or_else(uncached_setup);
         let live = match known {
-            Some(live) if is_of(&live, setup, volume.size_bytes) => live,
-            // The pool may open later than the volume, and close before it: what is known of both stays until hosts ask for something.
+            Some(live) if live.setup() == setup && live.size_bytes() == volume.size_bytes => live,
+            Some(live) if live.setup() == setup && live.size_bytes() < volume.size_bytes => {
+                live.grown(volume.size_bytes)
+            }
+            // Who changes a setting and changes it back loses nothing.
             Some(live) if is_quiet => live,
             Some(live) => live.with_setup(setup, volume.size_bytes, now),
             None => Live::new(setup, volume.size_bytes, Rate::ALL).begun_at(now),
@@ -217,13 +220,10 @@ impl WatchedVolume {
     }
 }
 
-fn is_of(live: &Live, setup: Setup, size_bytes: u64) -> bool {
-    live.setup() == setup && live.size_bytes() == size_bytes
-}
-
 #[cfg(test)]
 mod tests {
     use hotset_cache::advisor::access::{Accesses, Direction, Passage};
+    use hotset_cache::advisor::miniature::Setup;
     use hotset_cache::advisor::tap::{Kept, Taken};
     use hotset_cache::state::BlockIndex;
 
@@ -234,7 +234,7 @@ mod tests {
     fn taken(name: &str, reads: u64, setup: Option<Setup>) -> TakenOfVolume {
         let rate = Some(Rate::ALL);
         let block_bytes = setup.unwrap_or_else(uncached_setup).block_bytes;
-        let accesses = Accesses { reads, writes: 0 };
+        let accesses = Accesses { reads, ..Accesses::default() };
         let taken = Taken { block_bytes, rate, accesses, kept: Vec::new() };
         TakenOfVolume { name: name.parse().unwrap(), size_bytes: 1 << 30, setup, taken }
     }
@@ -278,16 +278,52 @@ mod tests {
         watches.take_in(vec![taken("v", 5, Some(pool))], SECOND, now);
         let good = watches.everything().states.remove(0).1;
         let mut next = Watches::default();
-        seen(&mut next, Some(good.clone()));
+        seen(&mut next, Some(good));
         let without_pool = next.take_in(vec![taken("v", 0, None)], SECOND, now + 60);
         assert!(without_pool.states.is_empty(), "nothing has changed");
-        assert!(next.everything().states.remove(0).1 == good, "it is as it was");
-        next.take_in(vec![taken("v", 0, Some(pool))], SECOND, now + 61);
         let sums = |watches: &Watches| watches.sums(&name, AdviceWindow::All, now + 70).unwrap();
+        assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (pool, 5), "it is as it was");
+        next.take_in(vec![taken("v", 0, Some(pool))], SECOND, now + 61);
         assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (pool, 5));
-        // What hosts ask while there is no pool is of none.
+        // What hosts ask while there is no pool is gone through with the one that there was.
         next.take_in(vec![taken("v", 1, None)], SECOND, now + 62);
-        assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (uncached_setup(), 1));
+        assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (pool, 6));
+        let another = Setup { populate_on_read: 1, ..pool };
+        next.take_in(vec![taken("v", 1, Some(another))], SECOND, now + 63);
+        assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (another, 1));
+    }
+
+    // proves: A1
+    #[test]
+    fn a_volume_that_grows_keeps_what_is_known_of_it() {
+        let now = 1_800_000_000;
+        let mut watches = Watches::default();
+        let name = seen(&mut watches, None);
+        watches.take_in(vec![taken("v", 5, None)], SECOND, now);
+        let mut grown = taken("v", 2, None);
+        grown.size_bytes = 2 << 30;
+        watches.take_in(vec![grown], SECOND, now + 1);
+        let sums = watches.sums(&name, AdviceWindow::All, now + 2).unwrap();
+        assert_eq!((sums.size_bytes, sums.tallies.pool_accesses.reads), (2 << 30, 7));
+    }
+
+    // proves: A3
+    #[test]
+    fn a_time_in_which_the_daemon_does_not_run_or_the_volume_is_away_is_not_watched() {
+        let now = 1_800_000_000;
+        let mut watches = Watches::default();
+        let name = seen(&mut watches, None);
+        watches.take_in(vec![taken("v", 5, None)], SECOND, now);
+        watches.take_in(Vec::new(), 60 * SECOND, now + 60);
+        let kept = watches.everything().states.remove(0).1;
+        let mut next = Watches::default();
+        seen(&mut next, Some(kept));
+        let mut first = taken("v", 0, None);
+        first.taken.rate = None;
+        next.take_in(vec![first], 30 * SECOND, now + 6 * DAY);
+        next.take_in(vec![taken("v", 5, None)], 2 * SECOND, now + 6 * DAY + 2);
+        let sums = next.sums(&name, AdviceWindow::All, now + 6 * DAY + 3).unwrap();
+        assert_eq!(sums.tallies.pool_watched, 3 * SECOND);
     }
 
     // proves: A1

@@ -21,7 +21,7 @@ const SIZES_MAX: usize = 64;
 pub(super) struct AdviceQuery {
     /// By default a week.
     window: Option<AdviceWindow>,
-    /// What all SSDs together may be written, for the years that they last.
+    /// What all SSDs together may be written, for the years that they last if this volume alone writes to them.
     endurance_bytes: Option<u64>,
 }
 
@@ -91,12 +91,6 @@ fn cases(asked: &WhatIfAsked) -> Result<Vec<Case>, ApiError> {
     if sizes.len() > SIZES_MAX {
         return Err(invalid(format!("{} sizes: {SIZES_MAX} can be asked for at once", sizes.len())));
     }
-    for (what, count) in [("populate_on_read", asked.populate_on_read), ("populate_on_write", asked.populate_on_write)]
-    {
-        if count.is_some_and(|count| count > 4) {
-            return Err(invalid(format!("{what}: it is 4 at most")));
-        }
-    }
     let block_bytes = asked.block_bytes.map(BlockBytes::new).transpose().map_err(|error| invalid(error.to_string()))?;
     let case = |size_bytes| Case {
         size_bytes,
@@ -136,6 +130,5 @@ mod tests {
         assert!(refused(&asked("1,big")).contains("number of bytes"));
         assert!(refused(&asked("1,".repeat(99).trim_end_matches(','))).contains("at once"));
         assert!(refused(&WhatIfAsked { block_bytes: Some(3), ..asked("1") }).contains("power of two"));
-        assert!(refused(&WhatIfAsked { populate_on_read: Some(9), ..asked("1") }).contains("4 at most"));
     }
 }
