@@ -8,7 +8,7 @@ test("a volume's curve has its present size marked, a size is recommended, and o
 }) => {
   await busyScene(daemon);
   await open(page, daemon, "advisor/disk");
-  // A thousand accesses are needed.
+  // A thousand reads are needed.
   await expect(page.getByText(/^Recommended: .* hits \d/)).toBeVisible();
   await expect(page.getByRole("img", { name: /^Hits by size of the cache: now .* hits \d/ })).toBeVisible();
   const days = page.getByRole("table", { name: "Volume disk by day: read and written" });
@@ -21,7 +21,7 @@ test("a volume's curve has its present size marked, a size is recommended, and o
   expect(sentence).toContain("The cache has");
 
   // What is not watched says so before it is asked for.
-  for (const name of ["Cache block", "Policy", "Populate on read", "Populate on write"]) {
+  for (const name of ["Type", "Cache block", "Policy", "Populate on read", "Populate on write"]) {
     await expect(page.getByLabel(name)).toHaveAccessibleDescription("Others are tried by a command");
   }
   await page.getByLabel("Sizes of the cache").fill("16M, 64M");
@@ -35,6 +35,13 @@ test("a volume's curve has its present size marked, a size is recommended, and o
   const command = page.getByText(/hotset whatif disk --seconds/);
   await expect(command).toHaveText(/^hotset whatif disk --seconds \d+ .*--size 16M,64M .*--policy lru .*\d$/);
   await expect(page.getByRole("button", { name: /^Copy: / })).toHaveCount(1);
+  // A read-write pool takes each write at some time.
+  const writes = page.getByLabel("Populate on write").getByRole("option", { name: "off", exact: true });
+  await expect(writes).toHaveCount(1);
+  await page.getByLabel("Type").selectOption("read-write");
+  await expect(writes).toHaveCount(0);
+  await page.getByRole("button", { name: "Ask", exact: true }).click();
+  await expect(command).toHaveText(/ --type read-write .* --populate-on-write 1$/);
   await page.getByLabel("Sizes of the cache").fill("much");
   await expect(page.getByText(/with commas between them/)).toBeVisible();
   await expectAccessible(page, "advisor");
@@ -44,6 +51,18 @@ test("a volume's curve has its present size marked, a size is recommended, and o
   await page.getByRole("radio", { name: "1 day" }).check();
   await page.getByLabel("Volume", { exact: true }).selectOption("archive");
   await expect(page.getByText("Nothing was accessed in this time.")).toBeVisible();
+});
+
+// proves: A1, S3
+test("a volume of which nothing is known yet is told from one that there is not", async ({ page, daemon }) => {
+  await busyScene(daemon);
+  const days = { days: [], hot_bytes: 0, warm_bytes: 0, cold_bytes: 0, archived_bytes: 0 };
+  await page.route("**/api/v1/advisor?*", (route) => route.fulfill({ json: { volumes: [], days } }));
+  await open(page, daemon, "advisor/disk");
+  await expect(page.getByText("Nothing is known of volume disk yet: it is watched")).toBeVisible();
+  await expect(page.getByText(/There is no volume/)).toHaveCount(0);
+  await open(page, daemon, "advisor/nobody");
+  await expect(page.getByText("There is no volume nobody.")).toBeVisible();
 });
 
 // proves: A3, S3

@@ -1,27 +1,37 @@
 // Questions of what if: a pool of another size, or with other settings.
 import { useState } from "preact/hooks";
 import { call, explain } from "../api/client";
-import type { Advice, AdviceWindow, LiveWhatIf, PolicyKind } from "../api/types";
+import type { Advice, AdviceWindow, LiveWhatIf, PolicyKind, PoolKind } from "../api/types";
 import { bytes, NOTHING, parseBytes, percent } from "../format";
 import { Copyable, Notice } from "../ui/basics";
 import { Select } from "../ui/select";
 import { Table } from "../ui/table";
 import { TextField } from "../ui/text-field";
-import { POLICIES, policy, threshold } from "../words";
+import { cacheType, POLICIES, policy, threshold } from "../words";
 import { BLOCK_OPTIONS } from "./create-state";
 
 const SAME = "as watched";
 /** Of what is not watched: said before it is asked for. */
 const BY_COMMAND = "Others are tried by a command";
 
-type Chosen = { block: string; policy: PolicyKind | typeof SAME; read: string; write: string };
+/** The types that can be tried. */
+const KINDS: PoolKind[] = ["read", "read-write"];
+
+type Chosen = {
+  kind: PoolKind | typeof SAME;
+  block: string;
+  policy: PolicyKind | typeof SAME;
+  read: string;
+  write: string;
+};
 
 export function WhatIf({ advice, window }: { advice: Advice; window: AdviceWindow }) {
   const { setup, volume } = advice;
   const [sizes, setSizes] = useState("");
-  const [chosen, setChosen] = useState<Chosen>({ block: SAME, policy: SAME, read: SAME, write: SAME });
+  const [chosen, setChosen] = useState<Chosen>({ kind: SAME, block: SAME, policy: SAME, read: SAME, write: SAME });
   const [told, setTold] = useState<LiveWhatIf | null>(null);
   const [error, setError] = useState<string | null>(null);
+  const kind = chosen.kind === SAME ? setup.type : chosen.kind;
   const parsed = sizes.split(",").map(parseBytes);
   const wrong = sizes.trim() !== "" && parsed.some((size) => size === null || size === 0);
   const ask = async () => {
@@ -60,6 +70,13 @@ export function WhatIf({ advice, window }: { advice: Advice; window: AdviceWindo
             change={setSizes}
           />
           <Select
+            label="Type"
+            hint={BY_COMMAND}
+            value={chosen.kind}
+            options={[same(cacheType(setup.type)), ...KINDS.map((value) => ({ value, text: cacheType(value) }))]}
+            choose={(kind) => setChosen({ ...chosen, kind, write: SAME })}
+          />
+          <Select
             label="Cache block"
             hint={BY_COMMAND}
             value={chosen.block}
@@ -84,7 +101,7 @@ export function WhatIf({ advice, window }: { advice: Advice; window: AdviceWindo
             label="Populate on write"
             hint={BY_COMMAND}
             value={chosen.write}
-            options={[same(threshold(setup.populate_on_write, "write")), ...thresholds([0, 1, 2, 3, 4], "write")]}
+            options={writeThresholds(kind, setup)}
             choose={(write) => setChosen({ ...chosen, write })}
           />
         </div>
@@ -104,13 +121,21 @@ function same(now: string): { value: typeof SAME; text: string } {
   return { value: SAME, text: `${SAME}: ${now}` };
 }
 
+/** A read-write pool takes each write at some time; what is watched says nothing of a pool of the other type. */
+function writeThresholds(kind: PoolKind, setup: Advice["setup"]) {
+  const unsaid =
+    kind === setup.type ? same(threshold(setup.populate_on_write, "write")) : { value: SAME, text: "by default" };
+  return [unsaid, ...thresholds(kind === "read" ? [0, 1, 2, 3, 4] : [1, 2, 3, 4], "write")];
+}
+
 function thresholds(values: number[], what: "read" | "write") {
   return values.map((value) => ({ value: String(value), text: threshold(value, what) }));
 }
 
 /** What is asked for beside sizes. */
-function settings({ block, policy, read, write }: Chosen) {
+function settings({ kind, block, policy, read, write }: Chosen) {
   return {
+    ...(kind === SAME ? {} : { type: kind }),
     ...(block === SAME ? {} : { block_bytes: Number(block) }),
     ...(policy === SAME ? {} : { policy }),
     ...(read === SAME ? {} : { populate_on_read: Number(read) }),

@@ -1,8 +1,8 @@
 // What caches of other sizes would do for a volume: its curve, the recommended size, what is hot, and questions of what if.
 import { useRef, useState } from "preact/hooks";
 import { call, explain } from "../api/client";
-import type { Advice, AdviceList, AdviceWindow, AdvisedSize } from "../api/types";
-import { bytes, count, lifetime, moment, percent } from "../format";
+import type { Advice, AdviceList, AdviceWindow, AdvisedSize, Volume } from "../api/types";
+import { bytes, count, lifetime, moment, percent, plural } from "../format";
 import { status } from "../live";
 import { go, link, useRoute } from "../router";
 import { usePolled, useSettled, useStore } from "../store";
@@ -74,18 +74,32 @@ export function Advisor() {
         </div>
         {volumes.length > 0 && <Endurance text={endurance} change={setEndurance} />}
       </div>
-      {told !== null && volumes.length === 0 && (
+      {told !== null && volumes.length === 0 && route.name === "" && (
         <section class="panel" aria-label="Advisor">
           <Empty title="Nothing is known yet">
             Each <a href={link("volumes")}>volume</a> is watched while it is open, with a cache or without one. The
-            first advice comes with its first thousand accesses.
+            first advice comes with its first thousand reads.
           </Empty>
         </section>
       )}
-      {told !== null && selected === undefined && route.name !== "" && <Gone kind="volume" name={route.name} />}
+      {told !== null && selected === undefined && route.name !== "" && (
+        <Unknown name={route.name} volume={known.volumes.find((one) => one.name === route.name)} />
+      )}
       {selected !== undefined && <Selected key={selected.volume} advice={selected} window={window} />}
       {told !== null && volumes.length > 1 && <Days title="All volumes" days={told.days} />}
     </>
+  );
+}
+
+/** A volume of which there is no advice. */
+function Unknown({ name, volume }: { name: string; volume: Volume | undefined }) {
+  if (volume === undefined) return <Gone kind="volume" name={name} />;
+  const why =
+    volume.state === "offline" ? "it is offline." : "it is watched while it is open, and that takes some seconds.";
+  return (
+    <Notice tone="quiet">
+      Nothing is known of volume <a href={link("volumes", name)}>{name}</a> yet: {why}
+    </Notice>
   );
 }
 
@@ -125,15 +139,18 @@ function Selected({ advice, window }: { advice: Advice; window: AdviceWindow }) 
   );
 }
 
-function figures({ present, recommended, reads, writes, footprint_bytes }: Advice): Figure[] {
-  const size = (one: Advice["present"]) => ({
+function figures(advice: Advice): Figure[] {
+  const { present, recommended, shared_with, reads, stream_reads, writes, footprint_bytes } = advice;
+  const size = (one: Advice["present"], shared: string) => ({
     value: one === null || one === undefined ? "–" : bytes(one.size_bytes),
-    note: one === null || one === undefined ? "" : `hits ${percent(one.hit_ratio)}${lasts(one)}`,
+    note: one === null || one === undefined ? "" : `${shared}hits ${percent(one.hit_ratio)}${lasts(one)}`,
   });
+  const shared = shared_with === 0 ? "" : `shared with ${plural(shared_with, "other volume")}; all of it `;
+  const asked = `${count(reads)} reads, ${count(stream_reads)} of them of streams, in parts of blocks`;
   return [
-    { term: "Cache now", ...size(present) },
-    { term: "Recommended", ...size(recommended) },
-    { term: "Accesses", value: count(reads + writes), note: `${count(reads)} reads, in parts of blocks` },
+    { term: "Cache now", ...size(present, shared) },
+    { term: "Recommended", ...size(recommended, "") },
+    { term: "Accesses", value: count(reads + writes), note: asked },
     { term: "Accessed", value: bytes(footprint_bytes), note: "each block once" },
   ];
 }
@@ -144,7 +161,7 @@ function lasts({ years }: AdvisedSize): string {
 
 /** Of what the curve is made. */
 function basis({ setup, sample, from_unix_seconds, to_unix_seconds, pool }: Advice): string {
-  const own = typeof pool === "string" ? `of pool ${pool}` : "of a pool with default settings, for it has none";
+  const own = typeof pool === "string" ? `of pool ${pool}` : "of the pool that it had, or of one with default settings";
   const [from, to] = [from_unix_seconds, to_unix_seconds].map((at) => moment(new Date(at * 1000)));
   return `${from} to ${to}, ${percent(sample)} of the blocks watched, as they would do in blocks of ${bytes(setup.block_bytes)} ${own}.`;
 }
