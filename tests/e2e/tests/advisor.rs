@@ -183,16 +183,18 @@ fn a_volume_without_a_cache_is_told_what_one_would_bring_which_is_what_it_brings
     assert!((measured - predicted).abs() < 0.03, "{predicted} was predicted, {measured} measured");
 }
 
-const ZIPF_READS: u64 = 60_000;
-
 /// Reads of which few pages get most, the same ones each time; answers how many.
 fn read_by_zipf(daemon: &Daemon) -> u64 {
-    let (uri, number) = (format!("--uri={}", daemon.uri("v")), format!("--number_ios={ZIPF_READS}"));
-    let words = ["--name=zipf", "--ioengine=nbd", &uri, "--rw=randread", "--bs=4k", "--iodepth=4", &number];
-    let shape = ["--random_distribution=zipf:1.1", "--norandommap", "--randseed=7", "--size=1G", "--io_size=4G"];
     let before = daemon.stat("v", "reads");
-    succeed("fio", &[&words[..], &shape].concat());
+    ask_by_zipf(daemon, &["--rw=randread", "--size=1G", "--number_ios=60000"]);
     daemon.stat("v", "reads") - before
+}
+
+fn ask_by_zipf(daemon: &Daemon, shape: &[&str]) {
+    let uri = format!("--uri={}", daemon.uri("v"));
+    let words = ["--name=zipf", "--ioengine=nbd", &uri, "--bs=4k", "--iodepth=4", "--io_size=4G"];
+    let zipf = ["--random_distribution=zipf:1.1", "--norandommap", "--randseed=7"];
+    succeed("fio", &[&words[..], &zipf, shape].concat());
 }
 
 /// What the curve says of a cache of so many bytes, between two of its points.
@@ -243,6 +245,35 @@ fn caches_that_are_made_as_advised_for_a_zipf_load_of_fio_have_the_hits_that_wer
         assert!((measured - told).abs() < 0.03, "{capacity}: {told} was told, {measured} measured: {advice}");
         daemon.ok("volume disable-cache v");
         daemon.ok("pool delete p");
+    }
+}
+
+// proves: A1, A3
+#[test]
+fn where_hosts_write_as_much_as_they_read_a_read_write_pool_has_the_hits_that_are_told_of_it() {
+    let daemon = Daemon::start();
+    daemon.make_read_write_pool(&[24, 24], "--populate-on-read 2");
+    let backing = daemon.site.path("backing");
+    File::create(&backing).and_then(|file| file.set_len(256 * MIB)).expect("an image can be made");
+    daemon.json(&format!("volume create v --backing {} --pool p", backing.display()));
+    daemon.ok("volume set v memory-cache=off");
+    eventually("the volume is watched", Duration::from_secs(20), || {
+        read_blocks(&daemon, 1);
+        known(&daemon) > 0
+    });
+    let before = known(&daemon);
+    let counters = || ["reads", "read_hits", "writes", "write_hits"].map(|counter| daemon.stat("v", counter));
+    let [reads, read_hits, writes, write_hits] = counters();
+    ask_by_zipf(&daemon, &["--rw=randrw", "--size=256M", "--number_ios=30000"]);
+    let now = counters();
+    let advice = advice(&daemon, before + now[0] - reads);
+    let told = |key: &str| advice["present"][key].as_f64().expect("a number");
+    for (key, measured) in [
+        ("hit_ratio", ratio(now[1] - read_hits, now[0] - reads)),
+        ("write_hit_ratio", ratio(now[3] - write_hits, now[2] - writes)),
+    ] {
+        println!("{key}: {:.3} was told, {measured:.3} measured", told(key));
+        assert!((measured - told(key)).abs() < 0.05, "{key}: {measured} was measured: {advice}");
     }
 }
 
