@@ -744,8 +744,9 @@ export interface paths {
         get?: never;
         /** Begins to record what hosts read and write. One at a time; it ends when nothing was taken for ten seconds. */
         put: operations["begin_recording"];
-        /** Takes what was recorded since the last time. At most 65,536 requests wait; more are lost, and counted. */
+        /** Takes what was recorded since the portion before. At most 65,536 requests wait; more are lost, and counted. */
         post: operations["take_recorded"];
+        /** Ends the recording of this id, if it is there. */
         delete: operations["end_recording"];
         options?: never;
         head?: never;
@@ -1230,6 +1231,7 @@ export interface components {
             /** @description What would get it into the cache, in words; empty if it is there. */
             then: string;
             volume: string;
+            would_miss?: null | components["schemas"]["MissReason"];
         };
         /**
          * @description How much of the backing device's time fills may take beside hosts.
@@ -1536,6 +1538,11 @@ export interface components {
              * @description Its size by the configuration, which it has unless it was set to another one.
              */
             configured_bytes: number;
+            /**
+             * Format: int64
+             * @description The size that it was set to, which is more than `size_bytes` if the machine has too little memory for it; null: none was.
+             */
+            set_bytes?: number | null;
             /**
              * Format: int64
              * @description What it may take when memory is not short; 0: it is off.
@@ -2011,13 +2018,18 @@ export interface components {
              * @description Requests that found no room since then, and are lost.
              */
             dropped: number;
-            /** @description Nothing is recorded any more: it was not asked for in time, or the volume was opened anew. */
+            /** @description Nothing is recorded under this id any more: it was not asked for in time, or the volume was opened anew. */
             ended: boolean;
             /** @description A line `time_us,op,offset_bytes,length_bytes` for each request, the time since the recording began, `op` R or W. */
             requests: string;
         };
         /** @description A recording begins or ends. */
         Recording: {
+            /**
+             * Format: int64
+             * @description What the requests that take from it, and end it, name it by: a number of 53 bits.
+             */
+            id: number;
             recording: boolean;
         };
         /**
@@ -4633,7 +4645,12 @@ export interface operations {
     };
     take_recorded: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description What the answer of PUT says. */
+                id: number;
+                /** @description One more each time. Asked for again, because its answer was lost, a portion is answered again. */
+                portion: number;
+            };
             header?: never;
             path: {
                 name: string;
@@ -4662,7 +4679,10 @@ export interface operations {
     };
     end_recording: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description What the answer of PUT says. */
+                id: number;
+            };
             header?: never;
             path: {
                 name: string;

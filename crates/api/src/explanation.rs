@@ -15,8 +15,11 @@ pub struct Explanation {
     pub in_memory: bool,
     /// Null: the volume has no cache.
     pub in_pool: Option<PagePlaces>,
-    /// Why a read of it, or of one beside it, missed last; null: none did of late.
+    /// Why a read of it, or of one beside it, missed last; null: none did, or that is forgotten. It is remembered of about 4,096 places of
+    /// 64 KiB for each volume.
     pub last_missed: Option<MissReason>,
+    /// Why a read of it that belongs to no stream would miss now; null: it would not.
+    pub would_miss: Option<MissReason>,
     /// Whether a read of it would be answered by the cache, and from where, in words.
     pub now: String,
     /// What would get it into the cache, in words; empty if it is there.

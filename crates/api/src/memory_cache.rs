@@ -8,6 +8,8 @@ use utoipa::ToSchema;
 pub struct MemoryCache {
     /// What it may take when memory is not short; 0: it is off.
     pub size_bytes: u64,
+    /// The size that it was set to, which is more than `size_bytes` if the machine has too little memory for it; null: none was.
+    pub set_bytes: Option<u64>,
     /// What it may take now: less than its size while memory is short.
     pub allowed_bytes: u64,
     /// What the pages in it take now.

@@ -10,7 +10,7 @@ pub struct Recorded {
     pub requests: String,
     /// Requests that found no room since then, and are lost.
     pub dropped: u64,
-    /// Nothing is recorded any more: it was not asked for in time, or the volume was opened anew.
+    /// Nothing is recorded under this id any more: it was not asked for in time, or the volume was opened anew.
     pub ended: bool,
 }
 
@@ -18,4 +18,6 @@ pub struct Recorded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Recording {
     pub recording: bool,
+    /// What the requests that take from it, and end it, name it by: a number of 53 bits.
+    pub id: u64,
 }

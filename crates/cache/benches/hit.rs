@@ -204,19 +204,22 @@ fn watched_and_in_memory(criterion: &mut Criterion<CpuTime>) {
         pool.close().await.expect("memory does not fail");
 
         let (pool, volume) = cached_volume(&env, true).await;
-        assert!(volume.begin_recording(), "nobody records it");
+        let recording = volume.begin_recording().expect("nobody records it");
         let (mut next, mut hits) = (offsets(), 0_u32);
         criterion.bench_function("hit_4k_recorded", |bencher| {
             bencher.iter(|| {
                 hits += 1;
                 if hits.is_multiple_of(RECORDED_TAKEN_EVERY) {
-                    black_box(volume.take_recorded());
+                    black_box(volume.take_recorded(recording, u64::from(hits)));
                 }
                 let read = volume.read(ByteRange::at(next(), PAGE)).now_or_never();
                 read.expect("a hit in memory is ready at once").expect("memory does not fail")
             });
         });
-        assert!(volume.take_recorded().is_some_and(|recorded| recorded.dropped == 0), "all of them were recorded");
+        assert!(
+            volume.take_recorded(recording, u64::MAX).is_some_and(|recorded| recorded.dropped == 0),
+            "all of them were recorded"
+        );
         pool.close().await.expect("memory does not fail");
 
         let backing = HostDevice::Memory(MemoryDevice::new(VOLUME_BYTES, 512));

@@ -14,7 +14,7 @@ use hotset_cache::advisor::live::Live;
 use hotset_cache::advisor::miniature::Setup;
 use hotset_cache::advisor::reuse::ReuseDistances;
 use hotset_cache::advisor::sample::Rate;
-use hotset_cache::advisor::whatif::{Case, Footprint, WhatIf};
+use hotset_cache::advisor::whatif::{Case, Footprint, SLOTS_MAX, WhatIf};
 use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind};
 use ruzstd::decoding::StreamingDecoder;
 
@@ -131,7 +131,7 @@ fn exact(trace: &Trace, footprint: &Footprint, setup: Setup, blocks: &[u64]) -> 
 }
 
 fn whatif(trace: &Trace, footprint: &Footprint, cases: &[Case], accesses_max: u64) -> Vec<f64> {
-    let mut whatif = WhatIf::new(cases, footprint, accesses_max);
+    let mut whatif = WhatIf::new(cases, footprint, accesses_max, SLOTS_MAX);
     trace.requests.iter().for_each(|request| whatif.request(request.range, request.direction, Passage::Counted));
     whatif.outcomes().map(|(outcome, _)| outcome.read_misses).collect()
 }

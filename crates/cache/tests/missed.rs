@@ -44,18 +44,25 @@ fn each_read_has_hit_or_has_one_reason_why_it_did_not() {
         let in_pool = known.in_pool.unwrap();
         assert_eq!((in_pool.block, in_pool.reads_counted, in_pool.populate_on_read), (1, 1, 2));
         assert_eq!((in_pool.in_slot, in_pool.in_log, in_pool.fill), (None, None, FillState::None));
+        let untouched = volume.explain(9 * BLOCK).unwrap();
+        assert_eq!((untouched.last_missed, untouched.would_miss), (None, Some(Missed::FirstTouch)));
+        assert_eq!(known.would_miss, Some(Missed::BelowThreshold), "it would be the second read, which makes it hot");
         read(&volume, 1).await;
         assert_eq!(stats(&volume).missed_below_threshold, 1, "this read has made it hot");
         until(&env, "the block is in the cache", || volume.status().cache_used_bytes == BLOCK).await;
         read(&volume, 1).await;
         assert_eq!(stats(&volume).read_hits, 1);
-        let slot = volume.explain(BLOCK).unwrap().in_pool.unwrap().in_slot.unwrap();
+        let known = volume.explain(BLOCK).unwrap();
+        assert_eq!(known.would_miss, None);
+        let slot = known.in_pool.unwrap().in_slot.unwrap();
         assert!(slot.has_page && !slot.ssd.is_empty(), "{slot:?}");
         let page = hotset_block::Buf::zeroed(4096);
         volume.write(BLOCK, page, Durability::Volatile).await.unwrap();
         read(&volume, 1).await;
         assert_eq!(stats(&volume).missed_overwritten, 1);
-        assert!(!volume.explain(BLOCK).unwrap().in_pool.unwrap().in_slot.unwrap().has_page);
+        let known = volume.explain(BLOCK).unwrap();
+        assert_eq!(known.would_miss, Some(Missed::Overwritten));
+        assert!(!known.in_pool.unwrap().in_slot.unwrap().has_page);
         pool.set(PoolSettings { ssd_writes_per_day_bytes: Some(1 << 20), ..pool.status().settings }).await.unwrap();
         for block in 10..60 {
             volume.populate(ByteRange::at(block * BLOCK, BLOCK)).await.unwrap();
@@ -65,10 +72,17 @@ fn each_read_has_hit_or_has_one_reason_why_it_did_not() {
         }
         let counted = stats(&volume);
         assert_eq!((counted.missed_first_touch, counted.missed_wear_limit), (2, 2));
-        assert_eq!(volume.explain(100 * BLOCK).unwrap().in_pool.unwrap().hindrance, Some(Missed::WearLimit));
+        let known = volume.explain(100 * BLOCK).unwrap();
+        assert_eq!(
+            (known.would_miss, known.in_pool.unwrap().hindrance),
+            (Some(Missed::WearLimit), Some(Missed::WearLimit))
+        );
         volume.set(VolumeSettings { read_cache: false, ..volume.settings() }).await.unwrap();
         read(&volume, 200).await;
-        assert_eq!(stats(&volume).missed_off, 1);
+        assert_eq!(
+            (stats(&volume).missed_off, volume.explain(200 * BLOCK).unwrap().would_miss),
+            (1, Some(Missed::Off))
+        );
         assert!(volume.explain(u64::MAX).is_err());
     });
 }

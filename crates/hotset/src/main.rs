@@ -171,8 +171,13 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
         Verb::WhatIf(arguments) => match arguments.seconds {
             Some(seconds) => {
                 let watched = client::watch_for_whatif(&client(api)?, output, &arguments, seconds, whatif::check)?;
-                let (path, called, time) = (watched.path(), watched.called.as_str(), Some(watched.time));
-                let requests = whatif::Requests { path: &path, called, watched: time };
+                let path = watched.path();
+                let requests = whatif::Requests {
+                    path: &path,
+                    called: &watched.called,
+                    watched: Some(watched.time),
+                    ended_early: watched.ended_early,
+                };
                 whatif::try_requests(output, &requests, &watched.arguments)?;
             }
             None => client::run_whatif(&client(api)?, output, &arguments)?,

@@ -22,21 +22,24 @@ fn make_volume(daemon: &Daemon) {
 fn what_hosts_ask_of_a_volume_is_recorded_for_one_who_takes_it() {
     let daemon = Daemon::start();
     make_volume(&daemon);
-    let ask = |method: &str| http::ask(&daemon, method, RECORDING, "");
-    assert_eq!(ask("PUT").status, 200);
-    let refused = ask("PUT");
+    let ask = |method: &str, query: &str| http::ask(&daemon, method, &format!("{RECORDING}{query}"), "");
+    let begun = ask("PUT", "").json();
+    let id = format!("?id={}", begun["id"]);
+    let refused = ask("PUT", "");
     assert!(refused.status >= 400 && refused.body.contains("somebody else"), "{}", refused.body);
     let mut client = daemon.client("v");
     client.read(8192, 4096).expect("it is read");
     client.write(65_536, &[7; 8192]).expect("it is written");
-    let taken = ask("POST").json();
+    assert_eq!(ask("POST", "?id=1&portion=0").json()["ended"], Value::from(true), "it is another one's");
+    assert_eq!(ask("DELETE", "?id=1").status, 200);
+    let taken = ask("POST", &format!("{id}&portion=0")).json();
     let requests = taken["requests"].as_str().expect("it is text");
     let lines: Vec<&str> = requests.lines().map(|line| line.split_once(',').expect("a time comes first").1).collect();
     assert_eq!(lines, ["R,8192,4096", "W,65536,8192"]);
     assert_eq!((&taken["dropped"], &taken["ended"]), (&Value::from(0), &Value::from(false)));
-    assert_eq!(ask("DELETE").status, 200);
+    assert_eq!(ask("DELETE", &id).status, 200);
     client.read(8192, 4096).expect("it is read");
-    assert_eq!(ask("POST").json()["ended"], Value::from(true));
+    assert_eq!(ask("POST", &format!("{id}&portion=1")).json()["ended"], Value::from(true));
 }
 
 // proves: A4
@@ -61,7 +64,7 @@ fn a_recorded_trace_tells_what_a_pool_would_have_done() {
     assert_tells_of_the_loop(&told);
     let trace = daemon.site.path("t.csv.zst");
     daemon.refuse(&format!("trace record v --seconds 1 --out {}", trace.display()), 1, "exists");
-    daemon.refuse("whatif /dev/null", 1, "its format is not known");
+    daemon.refuse("whatif /dev/null", 1, "save the requests to a file first");
 }
 
 /// Pools that the loop is tried with.

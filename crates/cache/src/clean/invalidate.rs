@@ -13,6 +13,7 @@ use crate::clean::Clean;
 use crate::clean::pending_drops::Drops;
 use crate::clean::slots::{Hidden, SlotDrop, Why};
 use crate::error::Error;
+use crate::memory_cache::in_turns;
 
 /// Blocks that one turn looks at, so that a trim of terabytes does not stop everybody else.
 const BLOCKS_PER_TURN: u64 = 1024;
@@ -30,7 +31,13 @@ impl<E: Env> Clean<E> {
         let mut start = pages.start;
         while start < pages.end {
             let end = pages.end.min((start / stride + 1) * stride);
-            let drops = self.invalidate(volume, start..end);
+            let mut drops = Drops::new();
+            for part in in_turns(start..end) {
+                if part.start > start {
+                    self.env.sleep(Duration::ZERO).await;
+                }
+                drops.extend(self.invalidate(volume, part));
+            }
             self.index.wait_durable(drops).await?;
             start = end;
             if start < pages.end {

@@ -50,6 +50,8 @@ const STRIPES: usize = 256;
 
 /// Ranges of more pages than this part of all that are here are looked for among those that are here, the others page by page.
 const SWEEP_PART: u64 = 4;
+/// Pages that one turn supersedes: each may be looked for.
+const PAGES_PER_TURN: u64 = 8192;
 
 /// The memory cache of one thread. A handle: cloning it is cheap.
 #[derive(Clone)]
@@ -65,6 +67,9 @@ struct MemoryCacheState {
     /// Pages that there is room for now, by memory pressure: `resident.pages_max()` at most.
     allowed_pages: u32,
     size_bytes: u64,
+    /// Pages that were read here or came in, and pages that made room for those, since it was made.
+    used: u64,
+    evicted: u64,
     /// Of each volume's number, how many pages are here; `None`: nobody has the number.
     volumes: Vec<Option<u32>>,
 }
@@ -78,6 +83,10 @@ pub struct MemoryCacheStatus {
     pub allowed_bytes: u64,
     /// What the pages that are here take, with what is known of them.
     pub used_bytes: u64,
+    /// Pages that were read here or came in, since it was made.
+    pub pages_used: u64,
+    /// Of pages that made room for others since it was made, what they took.
+    pub evicted_bytes: u64,
 }
 
 impl MemoryCacheStatus {
@@ -88,6 +97,8 @@ impl MemoryCacheStatus {
             size_bytes: self.size_bytes + other.size_bytes,
             allowed_bytes: self.allowed_bytes + other.allowed_bytes,
             used_bytes: self.used_bytes + other.used_bytes,
+            pages_used: self.pages_used + other.pages_used,
+            evicted_bytes: self.evicted_bytes + other.evicted_bytes,
         }
     }
 }
@@ -103,6 +114,8 @@ impl MemoryCache {
             buffers: BufPool::of_pages(),
             allowed_pages: pages,
             size_bytes,
+            used: 0,
+            evicted: 0,
             volumes: Vec::new(),
         };
         Self { state: Rc::new(RefCell::new(state)) }
@@ -112,7 +125,13 @@ impl MemoryCache {
         let state = self.state.borrow();
         let bytes = |pages: u32| u64::from(pages) * PAGE_COST_BYTES;
         let allowed_bytes = if state.is_held_back() { bytes(state.allowed_pages) } else { state.size_bytes };
-        MemoryCacheStatus { size_bytes: state.size_bytes, allowed_bytes, used_bytes: bytes(state.pages()) }
+        MemoryCacheStatus {
+            size_bytes: state.size_bytes,
+            allowed_bytes,
+            used_bytes: bytes(state.pages()),
+            pages_used: state.used,
+            evicted_bytes: state.evicted * PAGE_COST_BYTES,
+        }
     }
 
     /// The pages of one more volume; none are here yet.
@@ -190,8 +209,10 @@ impl VolumePages {
 
     /// The page, if it is here: not copied.
     pub(crate) fn lend(&self, page: u64) -> Option<Buf> {
-        let mut state = self.cache.state.borrow_mut();
-        state.resident.read(self.key(page)).map(Buf::lend)
+        let state = &mut *self.cache.state.borrow_mut();
+        let page = state.resident.read(self.key(page))?;
+        state.used += 1;
+        Some(page.lend())
     }
 
     /// Copies the pages into a buffer for exactly them, if all of them are here.
@@ -204,6 +225,7 @@ impl VolumePages {
         for (page, part) in pages.clone().zip(buf.chunks_exact_mut(PAGE_BYTES)) {
             part.copy_from_slice(state.resident.read(self.key(page))?);
         }
+        state.used += pages.end - pages.start;
         Some(buf)
     }
 
@@ -311,11 +333,10 @@ impl VolumePages {
         }
         let [first, end] = [pages.start, pages.end].map(|page| self.key(page.min(PAGES_END - 1)));
         let gone = if pages.end - pages.start > u64::from(state.resident.len()) / SWEEP_PART + 1 {
-            state.resident.retain(|key| key < first || key >= end)
+            state.resident.sweep(first..end, here)
         } else {
-            (first..end).map(|key| u32::from(state.resident.remove(key))).sum()
+            state.resident.remove_all(first..end, here)
         };
-        assert!(gone <= here, "{gone} pages of volume {} are superseded in memory, and {here} are there", self.number);
         state.volumes[self.number] = Some(here - gone);
     }
 
@@ -366,7 +387,9 @@ impl MemoryCacheState {
             if !self.evict() {
                 return;
             }
+            self.evicted += 1;
         }
+        self.used += 1;
         let queue = match self.seen.past_of(mixed(key)) {
             Some(Past::Resident) => FrameQueue::Main,
             Some(Past::Read) | None => FrameQueue::Small,
@@ -393,6 +416,12 @@ impl MemoryCacheState {
         }
         true
     }
+}
+
+/// Pages that are superseded, in parts of which each takes a turn, so that a trim of gigabytes does not hold up everybody else.
+pub(crate) fn in_turns(pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let turns = pages.start / PAGES_PER_TURN..pages.end.div_ceil(PAGES_PER_TURN);
+    turns.map(move |turn| pages.start.max(turn * PAGES_PER_TURN)..pages.end.min((turn + 1) * PAGES_PER_TURN))
 }
 
 fn pages_in(bytes: u64) -> u32 {
@@ -510,6 +539,27 @@ mod tests {
         assert!(!takes(PAGES_END - 1..PAGES_END) && !cache(0).pages_of_volume().concerns(&(0..1)));
         volume.switch(false, true);
         assert!(!volume.concerns(&(0..1)));
+    }
+
+    #[test]
+    fn a_long_range_is_superseded_in_parts_that_end_at_even_places() {
+        let parts: Vec<Range<u64>> = in_turns(100..20_000).collect();
+        assert_eq!(parts, [100..8192, 8192..16_384, 16_384..20_000]);
+        assert!(in_turns(7..9).eq(std::iter::once(7..9)));
+    }
+
+    #[test]
+    fn whatever_is_superseded_leaves_and_the_rest_stays() {
+        for superseded in [0..8, 6..100, 30..31, 0..PAGES_END] {
+            let cache = cache(64);
+            let (volume, other) = (cache.pages_of_volume(), cache.pages_of_volume());
+            (0..2).for_each(|_| read_all(&volume, 0..32, 1));
+            (0..2).for_each(|_| read_all(&other, 0..8, 1));
+            volume.supersede(&superseded);
+            let left = (0..32).filter(|page| volume.holds(*page)).collect::<Vec<u64>>();
+            assert_eq!(left, (0..32).filter(|page| !superseded.contains(page)).collect::<Vec<u64>>());
+            assert!((0..8).all(|page| other.holds(page)));
+        }
     }
 
     /// What hosts and administrators do, in turns.
@@ -633,6 +683,36 @@ mod tests {
             drop(volumes);
             prop_assert_eq!(cache.status().used_bytes, 0);
         }
+    }
+
+    // proves: M3
+    #[test]
+    fn a_smaller_and_then_a_larger_size_forget_little_of_what_was_read_once() {
+        let cache = cache(1000);
+        let volume = cache.pages_of_volume();
+        read_all(&volume, 0..500, 1);
+        for pages in [700, 1000] {
+            cache.set_size(pages * PAGE_COST_BYTES);
+            while cache.shrink_some() {}
+            cache.end_resize(pages * PAGE_COST_BYTES);
+        }
+        read_all(&volume, 0..500, 1);
+        let here = (0..500).filter(|page| volume.lend(*page).is_some()).count();
+        assert!(here > 450, "{here} of 500 came in at their second read");
+    }
+
+    #[test]
+    fn what_is_used_and_what_makes_room_is_counted_and_what_a_size_takes_is_not() {
+        let cache = cache(16);
+        let volume = cache.pages_of_volume();
+        (0..2).for_each(|_| read_all(&volume, 0..16, 1));
+        assert_eq!((cache.status().pages_used, cache.status().evicted_bytes), (16, 0));
+        volume.lend(3).expect("it is in memory");
+        (0..2).for_each(|_| read_all(&volume, 20..24, 1));
+        assert_eq!((cache.status().pages_used, cache.status().evicted_bytes), (21, 4 * PAGE_COST_BYTES));
+        cache.set_allowed(4 * PAGE_COST_BYTES);
+        while cache.shrink_some() {}
+        assert_eq!(cache.status().evicted_bytes, 4 * PAGE_COST_BYTES);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! memory. One that is seen again soon after it left so comes into the main queue at once. The main queue gives a page that was read
 //! another round for each read, three at most. Knows nothing of what pages contain or to whom they belong.
 
+use std::ops::Range;
+
 use hotset_block::Buf;
 
 use crate::address::{at, mixed};
@@ -166,12 +168,26 @@ impl Resident {
         found.is_some()
     }
 
-    /// Takes out all pages that are not to stay; answers how many those are. Looks at every page.
-    pub(super) fn retain(&mut self, stays: impl Fn(u64) -> bool) -> u32 {
+    /// Takes out the pages of these keys, of which `here` are there at most; answers how many it found. Looks each key up until it has all.
+    pub(super) fn remove_all(&mut self, mut keys: Range<u64>, here: u32) -> u32 {
         let before = self.len();
-        for place in 0..u32::try_from(self.places.len()).expect("pages in memory are counted in 32 bits") {
+        while before - self.len() < here
+            && let Some(key) = keys.next()
+        {
+            self.remove(key);
+        }
+        before - self.len()
+    }
+
+    /// The same, looking at the pages that are there until it has all.
+    pub(super) fn sweep(&mut self, keys: Range<u64>, here: u32) -> u32 {
+        let before = self.len();
+        let mut places = 0..u32::try_from(self.places.len()).expect("pages in memory are counted in 32 bits");
+        while before - self.len() < here
+            && let Some(place) = places.next()
+        {
             let held = &self.places[at(place)];
-            if held.page.is_some() && !stays(held.key) {
+            if held.page.is_some() && keys.contains(&held.key) {
                 self.take_out(place);
             }
         }
@@ -340,9 +356,12 @@ mod tests {
                         naive.retain(|other| other != key);
                     }
                     _ if key < 30 => {
-                        let before = naive.len();
-                        naive.retain(|other| other % 7 != key % 7);
-                        prop_assert_eq!(at(resident.retain(|other| other % 7 != key % 7)), before - naive.len());
+                        let (before, keys) = (naive.len(), key..key + 7);
+                        naive.retain(|other| !keys.contains(&other));
+                        let gone = u32::try_from(before - naive.len()).unwrap();
+                        let taken_out =
+                            if key % 2 == 0 { resident.sweep(keys, gone) } else { resident.remove_all(keys, gone) };
+                        prop_assert_eq!(taken_out, gone);
                     }
                     _ => {
                         let pages_max = u32::try_from(key).unwrap() - 29;

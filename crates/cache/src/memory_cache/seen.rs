@@ -29,8 +29,24 @@ pub(super) struct Seen {
 impl Seen {
     /// For a cache of `pages` pages.
     pub(super) fn new(pages: u32) -> Self {
-        let sets = (at(pages) * PER_PAGE).div_ceil(WAYS);
-        Self { places: vec![0; sets * WAYS] }
+        Self { places: vec![0; sets_for(pages) * WAYS] }
+    }
+
+    /// For so many pages from here on; the newest of what is known stays. Sets lie in the order of hashes, so those of the old size that
+    /// share hashes with one of the new size lie side by side.
+    pub(super) fn resize(&mut self, pages: u32) {
+        let (before, sets) = (self.places.len() / WAYS, sets_for(pages));
+        if sets == before {
+            return;
+        }
+        let mut places = vec![0; sets * WAYS];
+        for (set, held) in places.chunks_exact_mut(WAYS).enumerate() {
+            let from = set * before / sets..((set + 1) * before).div_ceil(sets);
+            let newest_first = (0..WAYS).flat_map(|age| from.clone().map(move |set| set * WAYS + age));
+            let known = newest_first.map(|place| self.places[place]).filter(|known| *known != 0);
+            held.iter_mut().zip(known).for_each(|(held, known)| *held = known);
+        }
+        self.places = places;
     }
 
     pub(super) fn past_of(&mut self, hash: u64) -> Option<Past> {
@@ -67,6 +83,10 @@ impl Seen {
         let sets = self.places.len() / WAYS;
         (sets > 0).then(|| &mut self.places[bucket(hash, sets) * WAYS..][..WAYS])
     }
+}
+
+fn sets_for(pages: u32) -> usize {
+    (at(pages) * PER_PAGE).div_ceil(WAYS)
 }
 
 /// 31 bits of the half of the hash that does not choose the set.
@@ -111,6 +131,23 @@ mod tests {
         let oldest = known(&mut seen, 0..20_000);
         assert!(oldest < 1000, "{oldest} of the oldest 20,000");
         assert!(seen.memory_bytes() <= u64::from(PAGES) * BYTES_PER_PAGE + 256);
+    }
+
+    #[test]
+    fn what_is_known_outlives_another_size() {
+        for (before, after) in [(10_000, 5000), (10_000, 9411), (5000, 10_000), (5000, 7777)] {
+            let mut seen = Seen::new(before);
+            (0..8000).for_each(|page| seen.note(mixed(page), Past::Resident));
+            seen.resize(after);
+            let known = (0..8000).filter(|page| seen.past_of(mixed(*page)) == Some(Past::Resident)).count();
+            assert!(known > 7800, "{known} of 8,000 from {before} to {after}");
+            let wrong = (1_000_000..1_010_000).filter(|page| seen.past_of(mixed(*page)).is_some()).count();
+            assert_eq!(wrong, 0);
+        }
+        let mut seen = Seen::new(100);
+        seen.resize(0);
+        seen.resize(100);
+        assert_eq!(seen.past_of(mixed(1)), None);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::time::Duration;
 use hotset_block::Env;
 
 use super::{MemoryCache, pages_in};
-use crate::memory_cache::seen::Seen;
 
 /// Pages that go in one turn.
 const PAGES_PER_TURN: usize = 256;
@@ -34,7 +33,7 @@ impl MemoryCache {
         // Those that are yet to go have their places until then.
         let held = state.resident.len();
         state.resident.resize(pages.max(held));
-        state.seen = Seen::new(pages);
+        state.seen.resize(pages);
     }
 
     /// Nothing is too much for this size any more, unless there is another one by now.

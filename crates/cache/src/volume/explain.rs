@@ -24,8 +24,10 @@ pub struct Explanation {
     pub in_memory: bool,
     /// `None`: the volume has no pool.
     pub in_pool: Option<InPool>,
-    /// Why a read of it, or of one beside it, missed last; `None`: none did of late, or nobody remembers.
+    /// Why a read of it, or of one beside it, missed last; `None`: none did, or that is forgotten.
     pub last_missed: Option<Missed>,
+    /// Why a read of it that belongs to no stream would miss now; `None`: it would not.
+    pub would_miss: Option<Missed>,
     /// Reads of the volume do not use the cache.
     pub read_cache_off: bool,
 }
@@ -50,6 +52,8 @@ pub struct InPool {
     pub was_evicted: bool,
     /// What keeps the block out when it is hot enough; `None`: nothing.
     pub hindrance: Option<Missed>,
+    /// Why a read of the page would miss now; `None`: it would not.
+    pub would_miss: Option<Missed>,
 }
 
 /// Where the newest copy of a page lies in the write log.
@@ -79,12 +83,21 @@ impl<E: Env> VolumeInner<E> {
     pub(crate) fn explain(&self, offset: u64) -> Explanation {
         let page = offset / PAGE;
         let in_pool = |attached: &Attached<E>| attached.pool.explain(attached.index, page);
+        let in_memory = self.memory.holds(page);
+        let in_pool = self.attached().as_deref().map(in_pool);
+        let read_cache_off = !self.spec.borrow().settings.read_cache;
+        let below = || match &in_pool {
+            Some(pool) if pool.would_miss.is_some() && read_cache_off => Some(Missed::Off),
+            Some(pool) => pool.would_miss,
+            None => Some(Missed::Off),
+        };
         Explanation {
             page_bytes: page * PAGE,
-            in_memory: self.memory.holds(page),
-            in_pool: self.attached().as_deref().map(in_pool),
+            in_memory,
+            would_miss: if in_memory { None } else { below() },
+            in_pool,
             last_missed: self.last_misses.of(page),
-            read_cache_off: !self.spec.borrow().settings.read_cache,
+            read_cache_off,
         }
     }
 }
@@ -97,10 +110,18 @@ impl<E: Env> PoolRooms<E> {
         let BlockCounts { reads, writes } = self.clean.counts_of(key);
         let settings = self.settings.get();
         let fills = self.clean.fills();
+        let in_log = self.log.as_ref().and_then(|log| self.explain_log(log, volume, page));
+        let in_slot = self.clean.place_of(key, self.blocks.within(&pages).start);
+        let would_miss = match (&in_log, &in_slot) {
+            (Some(copy), _) => copy.unavailable.then_some(Missed::Degraded),
+            (None, Some(slot)) if slot.has_page => None,
+            (None, _) => Some(self.why_block_missed(key, reads + 1, settings.populate_on_read)),
+        };
         InPool {
             block: block.0,
-            in_log: self.log.as_ref().and_then(|log| self.explain_log(log, volume, page)),
-            in_slot: self.clean.place_of(key, self.blocks.within(&pages).start),
+            in_log,
+            in_slot,
+            would_miss,
             reads_counted: reads,
             writes_counted: writes,
             populate_on_read: settings.populate_on_read,

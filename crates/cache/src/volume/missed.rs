@@ -1,7 +1,9 @@
 //! Why a read was not answered from the cache: decided where it missed, counted once for each read.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
+use crate::address::{bucket, mixed};
 use crate::members::io::add;
 use crate::volume::stats::Stats;
 
@@ -68,39 +70,51 @@ impl Stats {
     }
 }
 
-/// Places whose last reason is remembered.
-const REMEMBERED: usize = 256;
+/// Places whose last reason is remembered: 32 KiB for a volume.
+const REMEMBERED: usize = 4096;
 /// What is remembered is of so many pages together.
 const PAGES_TOGETHER: u64 = 16;
+/// The bits of an entry that say the reason; the place is above them. No reason is 0.
+const REASON_BITS: u32 = 4;
+const _: () = assert!(Missed::ALL.len() < 1 << REASON_BITS);
 
-/// The reasons of the last misses, by place: a new one takes the room of whichever has the same place in the table.
+/// The reasons of the last misses, by place: a new one takes the room of whichever has the same entry.
 #[derive(Default)]
 pub(crate) struct LastMisses {
     /// Made at the first miss.
-    reasons: RefCell<Vec<Option<(u64, Missed)>>>,
+    entries: RefCell<Vec<u64>>,
 }
 
 impl LastMisses {
-    pub(crate) fn note(&self, page: u64, missed: Missed) {
-        let mut reasons = self.reasons.borrow_mut();
-        if reasons.is_empty() {
-            reasons.resize(REMEMBERED, None);
+    /// A read of these pages missed.
+    pub(crate) fn note(&self, pages: &Range<u64>, missed: Missed) {
+        let mut entries = self.entries.borrow_mut();
+        if entries.is_empty() {
+            entries.resize(REMEMBERED, 0);
         }
-        let place = page / PAGES_TOGETHER;
-        reasons[index_of(place)] = Some((place, missed));
+        for place in pages.start / PAGES_TOGETHER..pages.end.div_ceil(PAGES_TOGETHER) {
+            entries[entry_of(place)] = (place << REASON_BITS) | number_of(missed);
+        }
     }
 
     /// Why a read of this page, or of one beside it, missed last; `None`: that is not remembered.
     pub(crate) fn of(&self, page: u64) -> Option<Missed> {
         let place = page / PAGES_TOGETHER;
-        let remembered = self.reasons.borrow().get(index_of(place)).copied().flatten();
-        remembered.filter(|(of, _)| *of == place).map(|(_, missed)| missed)
+        let entry = *self.entries.borrow().get(entry_of(place))?;
+        let is_of_place = |missed: &Missed| entry == (place << REASON_BITS) | number_of(*missed);
+        Missed::ALL.into_iter().find(is_of_place)
     }
 }
 
-fn index_of(place: u64) -> usize {
-    let places = u64::try_from(REMEMBERED).expect("an index of them fits in 64 bits");
-    usize::try_from(place % places).expect("below the number of places")
+/// Hashed, so that places which are asked for together, and lie at even distances, do not take one entry.
+fn entry_of(place: u64) -> usize {
+    bucket(mixed(place), REMEMBERED)
+}
+
+/// From 1.
+fn number_of(missed: Missed) -> u64 {
+    let index = Missed::ALL.iter().position(|other| *other == missed).expect("all reasons are in the list");
+    u64::try_from(index).expect("it is small") + 1
 }
 
 #[cfg(test)]
@@ -122,14 +136,32 @@ mod tests {
         assert_eq!(stats.snapshot().missed_off, 1);
     }
 
+    // proves: A6
     #[test]
-    fn the_last_reason_of_a_place_is_remembered_until_another_needs_its_room() {
+    fn the_last_reason_of_a_place_is_remembered_for_all_pages_of_the_read() {
         let last = LastMisses::default();
         assert_eq!(last.of(7), None);
-        last.note(7, Missed::FirstTouch);
-        last.note(9, Missed::BelowThreshold);
+        last.note(&(7..8), Missed::FirstTouch);
+        last.note(&(9..10), Missed::BelowThreshold);
         assert_eq!((last.of(0), last.of(16)), (Some(Missed::BelowThreshold), None));
-        last.note(16 * 256, Missed::Stream);
-        assert_eq!((last.of(0), last.of(16 * 256 + 1)), (None, Some(Missed::Stream)));
+        last.note(&(1000..1256), Missed::Stream);
+        assert!((1000..1256).all(|page| last.of(page) == Some(Missed::Stream)), "a request of 1 MiB");
+        let end = (1 << 42) - 1;
+        for missed in Missed::ALL {
+            last.note(&(end - 1..end), missed);
+            assert_eq!(last.of(end - 1), Some(missed));
+        }
+    }
+
+    // proves: A6
+    #[test]
+    fn reads_at_even_distances_do_not_make_each_other_forgotten() {
+        for distance in [4096, 65_536, 1 << 20] {
+            let last = LastMisses::default();
+            let pages = || (0..256).map(|number| number * distance);
+            pages().for_each(|page| last.note(&(page..page + 1), Missed::FirstTouch));
+            let known = pages().filter(|page| last.of(*page).is_some()).count();
+            assert!(known > 230, "{known} of 256, {distance} pages apart");
+        }
     }
 }

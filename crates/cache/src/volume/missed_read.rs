@@ -145,21 +145,26 @@ impl<E: Env> PoolRooms<E> {
     /// Why a read was not answered from the cache that was counted so, before anything follows from that.
     pub(super) fn why_missed(self: &Rc<Self>, counted: &CountedRead, threshold: u8) -> Missed {
         let FirstMissed { key, count } = counted.first.as_ref().expect("a read that missed has missed some block");
-        match self.clean.standing(*key) {
+        self.why_block_missed(*key, *count, threshold)
+    }
+
+    /// The same of one block, of which this is the read that is counted as `count`.
+    pub(super) fn why_block_missed(self: &Rc<Self>, key: BlockKey, count: u8, threshold: u8) -> Missed {
+        match self.clean.standing(key) {
             Standing::Cached => return Missed::Overwritten,
             // It counts from the beginning.
-            Standing::Evicted if *count <= threshold => return Missed::Evicted,
+            Standing::Evicted if count <= threshold => return Missed::Evicted,
             Standing::Evicted | Standing::Unknown => {}
         }
-        let first_time = if *count == 1 { Missed::FirstTouch } else { Missed::BelowThreshold };
+        let first_time = if count == 1 { Missed::FirstTouch } else { Missed::BelowThreshold };
         let fills = self.clean.fills();
-        if *count < threshold {
+        if count < threshold {
             return first_time;
         }
         match Filler::of(self).hindrance(key.volume) {
             Some(hindrance @ (Missed::WearLimit | Missed::Degraded)) => hindrance,
             // It has reached the threshold by this read.
-            Some(_) | None if *count == threshold && !fills.is_known(*key) => first_time,
+            Some(_) | None if count == threshold && !fills.is_known(key) => first_time,
             hindrance => hindrance.unwrap_or(Missed::FetchRate),
         }
     }

@@ -51,6 +51,8 @@ pub(crate) mod view;
 pub(crate) mod write;
 pub(crate) mod zero;
 
+use std::sync::Arc;
+
 use hotset_block::{ByteRange, Discard, Env, Extent, ExtentKind, ZeroMode};
 
 use crate::address::{BlockKey, pages_of};
@@ -126,18 +128,22 @@ impl<E: Env> Volume<E> {
         self.inner.backing.info.optimal_io_bytes
     }
 
-    /// Begins to record what hosts read and write; false: somebody does so already.
-    pub fn begin_recording(&self) -> bool {
-        self.inner.recorder.begin(self.inner.env.now())
+    /// Begins to record what hosts read and write; answers the recording's id, of 53 bits, so that any program can hold it. `None`: somebody records
+    /// already.
+    pub fn begin_recording(&self) -> Option<u64> {
+        let id = self.inner.env.random() >> 11;
+        self.inner.recorder.begin(self.inner.env.now(), id).then_some(id)
     }
 
-    /// What was recorded since the last time; `None`: nothing is recorded, or nobody has asked for ten seconds.
-    pub fn take_recorded(&self) -> Option<Recorded> {
-        self.inner.recorder.take(self.inner.env.now())
+    /// What was recorded since the portion before this one; the same again, if it is asked for again. Portions have numbers that follow each other.
+    /// `None`: there is no recording of this id, or nobody has asked for ten seconds.
+    pub fn take_recorded(&self, id: u64, portion: u64) -> Option<Arc<Recorded>> {
+        self.inner.recorder.take(self.inner.env.now(), id, portion)
     }
 
-    pub fn end_recording(&self) {
-        self.inner.recorder.end();
+    /// Ends the recording of this id, if it is there.
+    pub fn end_recording(&self, id: u64) {
+        self.inner.recorder.end(id);
     }
 
     /// Where the page is now in which this byte lies, and what keeps it out of the cache. Fails if it lies outside the volume.

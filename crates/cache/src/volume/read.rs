@@ -453,7 +453,7 @@ impl<E: Env> VolumeInner<E> {
     /// A read of these pages is not answered from the cache.
     pub(super) fn missed(&self, pages: &Range<u64>, missed: Missed) {
         self.stats.count_missed(missed);
-        self.last_misses.note(pages.start, missed);
+        self.last_misses.note(pages, missed);
     }
 
     /// The newest bytes of whole pages, for a flow that holds them; not counted as a host's read.

@@ -1,8 +1,10 @@
 //! Requests on their way to somebody who records them: a bounded ring, taken from again and again.
 //!
-//! What finds no room is counted and lost; hosts wait for nobody. Who does not take for a while has gone, and the recording ends.
+//! What finds no room is counted and lost; hosts wait for nobody. Who does not take for a while has gone, and the recording ends. A recording has an
+//! id: who comes back late takes nothing of another one's.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Instant};
@@ -38,19 +40,22 @@ pub(crate) struct Recorder {
 }
 
 struct Recording {
+    id: u64,
     began: Instant,
     taken: Instant,
     recorded: Recorded,
+    /// The portion that was taken last, by its number: whoever did not get the answer asks for it again.
+    last: Option<(u64, Arc<Recorded>)>,
 }
 
 impl Recorder {
-    /// Begins a recording; false: there is one already.
-    pub(crate) fn begin(&self, now: Instant) -> bool {
+    /// Begins a recording of this id; false: there is one already.
+    pub(crate) fn begin(&self, now: Instant, id: u64) -> bool {
         let mut recording = self.recording.borrow_mut();
         if recording.as_ref().is_some_and(|recording| now.since(recording.taken) < TAKEN_WITHIN) {
             return false;
         }
-        *recording = Some(Recording { began: now, taken: now, recorded: Recorded::default() });
+        *recording = Some(Recording { id, began: now, taken: now, recorded: Recorded::default(), last: None });
         self.is_on.set(true);
         true
     }
@@ -76,17 +81,28 @@ impl Recorder {
         recording.recorded.requests.push(RecordedRequest { at: now.since(recording.began), range, direction });
     }
 
-    /// What was recorded since the last time; `None`: there is no recording, or it ended because nobody took from it.
-    pub(crate) fn take(&self, now: Instant) -> Option<Recorded> {
+    /// The portion of this number: what was recorded since the last one, or the last one again. `None`: there is no recording of this id any more.
+    pub(crate) fn take(&self, now: Instant, id: u64, portion: u64) -> Option<Arc<Recorded>> {
         let mut recording = self.recording.borrow_mut();
-        let recording = recording.as_mut()?;
+        let recording = recording.as_mut().filter(|recording| recording.id == id)?;
         recording.taken = now;
-        Some(std::mem::take(&mut recording.recorded))
+        if let Some((number, last)) = &recording.last
+            && *number == portion
+        {
+            return Some(Arc::clone(last));
+        }
+        let recorded = Arc::new(std::mem::take(&mut recording.recorded));
+        recording.last = Some((portion, Arc::clone(&recorded)));
+        Some(recorded)
     }
 
-    pub(crate) fn end(&self) {
-        self.is_on.set(false);
-        *self.recording.borrow_mut() = None;
+    /// Ends the recording of this id, if it is there.
+    pub(crate) fn end(&self, id: u64) {
+        let mut recording = self.recording.borrow_mut();
+        if recording.as_ref().is_some_and(|recording| recording.id == id) {
+            self.is_on.set(false);
+            *recording = None;
+        }
     }
 }
 
@@ -107,28 +123,52 @@ mod tests {
     fn what_is_recorded_is_bounded_and_what_is_lost_is_told() {
         let recorder = Recorder::default();
         note(&recorder, 1, 0);
-        assert_eq!(recorder.take(at(0)), None, "nobody records");
-        assert!(recorder.begin(at(5)) && !recorder.begin(at(6)), "one at a time");
+        assert_eq!(recorder.take(at(0), 1, 0), None, "nobody records");
+        assert!(recorder.begin(at(5), 1) && !recorder.begin(at(6), 2), "one at a time");
         for page in 0..u64::try_from(RECORDED_REQUESTS_MAX).unwrap() + 3 {
             note(&recorder, page, 7);
         }
-        let recorded = recorder.take(at(8)).expect("there is a recording");
+        let recorded = recorder.take(at(8), 1, 0).expect("there is a recording");
         assert_eq!((recorded.requests.len(), recorded.dropped), (RECORDED_REQUESTS_MAX, 3));
         let first =
             RecordedRequest { at: Duration::from_secs(2), range: ByteRange::at(0, 4096), direction: Direction::Read };
         assert_eq!(recorded.requests[0], first);
-        assert_eq!(recorder.take(at(9)), Some(Recorded::default()));
-        recorder.end();
-        assert_eq!(recorder.take(at(9)), None);
+        assert_eq!(recorder.take(at(9), 1, 1).as_deref(), Some(&Recorded::default()));
+        recorder.end(1);
+        assert_eq!(recorder.take(at(9), 1, 2), None);
     }
 
     #[test]
     fn a_recording_from_which_nobody_takes_ends() {
         let recorder = Recorder::default();
-        assert!(recorder.begin(at(0)));
+        assert!(recorder.begin(at(0), 1));
         note(&recorder, 1, 9);
         note(&recorder, 2, 11);
-        assert_eq!(recorder.take(at(11)), None);
-        assert!(recorder.begin(at(11)), "another may begin");
+        assert_eq!(recorder.take(at(11), 1, 0), None);
+        assert!(recorder.begin(at(11), 2), "another may begin");
+    }
+
+    // proves: A4
+    #[test]
+    fn who_comes_back_late_takes_nothing_of_another_recording_and_does_not_end_it() {
+        let recorder = Recorder::default();
+        assert!(recorder.begin(at(0), 1) && recorder.begin(at(11), 2), "the first one was not taken from");
+        note(&recorder, 5, 12);
+        assert_eq!(recorder.take(at(13), 1, 0), None);
+        recorder.end(1);
+        assert_eq!(recorder.take(at(14), 2, 0).map(|recorded| recorded.requests.len()), Some(1));
+    }
+
+    // proves: A4
+    #[test]
+    fn a_portion_whose_answer_was_lost_is_answered_again() {
+        let recorder = Recorder::default();
+        assert!(recorder.begin(at(0), 1));
+        note(&recorder, 1, 1);
+        let first = recorder.take(at(2), 1, 0);
+        note(&recorder, 2, 3);
+        assert_eq!(recorder.take(at(4), 1, 0), first);
+        let second = recorder.take(at(5), 1, 1).expect("it goes on");
+        assert_eq!((second.requests.len(), second.requests[0].range.start), (1, 2 * 4096));
     }
 }

@@ -86,6 +86,8 @@ pub(crate) struct Watched {
     pub(crate) called: String,
     /// How long it took.
     pub(crate) time: Duration,
+    /// Why it took less than was asked for; `None`: it did not.
+    pub(crate) ended_early: Option<&'static str>,
     /// With what the volume is like where nothing was said.
     pub(crate) arguments: WhatIfArguments,
 }
@@ -109,13 +111,14 @@ pub(crate) fn watch(
     let arguments = with_setup(client, arguments)?;
     check(&arguments)?;
     let mut file = TraceFile::nameless(WATCHED_BYTES_MAX)?;
-    let (_, elapsed) = record(client, output, name, &mut file, Duration::from_secs(seconds))?;
+    let (ended, elapsed) = record(client, output, name, &mut file, Duration::from_secs(seconds))?;
     if file.requests == 0 {
         let message = format!("volume {name}: hosts asked nothing of it for {} s", elapsed.as_secs());
         return Err(ApiError::new(ApiErrorKind::Refused, message));
     }
     let called = format!("volume {name}, {} s", elapsed.as_secs());
-    Ok(Watched { requests: file.into_file(), called, time: elapsed, arguments })
+    let ended_early = ended.early();
+    Ok(Watched { requests: file.into_file(), called, time: elapsed, ended_early, arguments })
 }
 
 /// What is asked for, with what the volume is like where nothing was said.

@@ -44,8 +44,10 @@ fn size_of(cache: &MemoryCache) -> String {
 fn show(cache: &MemoryCache) -> String {
     let configured = MemoryCache { size_bytes: cache.configured_bytes, ..*cache };
     let allowed = if cache.allowed_bytes < cache.size_bytes { human(cache.allowed_bytes) } else { String::new() };
+    let set = cache.set_bytes.filter(|bytes| *bytes > cache.size_bytes);
     facts(&[
         ("Size", size_of(cache)),
+        ("Set, more than there is memory for", set.map_or_else(String::new, human)),
         ("For now, memory being short", allowed),
         ("Used", human(cache.used_bytes)),
         ("By configuration", size_of(&configured)),

@@ -37,6 +37,7 @@ pub(crate) use notify::run as run_notify;
 pub(crate) use operations::run as run_operations;
 pub(crate) use pool::run as run_pool;
 pub(crate) use print::{json, print, tell, write_out};
+pub(crate) use removal::{Shown, time_left};
 pub(crate) use rules::run as run_udev_rules;
 pub(crate) use site::{run_apply, run_export};
 pub(crate) use stats::run as run_stats;

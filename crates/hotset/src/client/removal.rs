@@ -69,7 +69,7 @@ pub(super) fn cancel(client: &Client, output: Output, what: &str, flush_path: &s
 }
 
 /// A bar on a terminal, lines elsewhere, nothing for programs; on standard error, because it is no result.
-pub(super) struct Shown {
+pub(crate) struct Shown {
     bar: ProgressBar,
     lines: bool,
     last_line: Option<Instant>,
@@ -77,7 +77,7 @@ pub(super) struct Shown {
 
 impl Shown {
     /// `what` is being done.
-    pub(super) fn new(output: Output, what: &'static str) -> Self {
+    pub(crate) fn new(output: Output, what: &'static str) -> Self {
         let bytes = "{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {msg}";
         Self::drawn(output, what.to_owned(), bytes)
     }
@@ -103,7 +103,7 @@ impl Shown {
     }
 
     /// How far it is; `line` says the same where there is no terminal.
-    pub(super) fn at(
+    pub(crate) fn at(
         &mut self,
         done_bytes: u64,
         total_bytes: u64,
@@ -130,7 +130,7 @@ impl Shown {
         }
     }
 
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
@@ -149,7 +149,7 @@ pub(super) fn line(flush: &Flush) -> String {
     )
 }
 
-pub(super) fn time_left(eta_seconds: Option<u64>) -> String {
+pub(crate) fn time_left(eta_seconds: Option<u64>) -> String {
     eta_seconds.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{seconds} s left"))
 }
 

@@ -137,7 +137,9 @@ fn explanation(known: &Explanation) -> String {
         }
         told.push(("Evicted", if places.was_evicted { "not long ago".to_owned() } else { String::new() }));
     }
-    told.push(("Missed last for", known.last_missed.map_or_else(String::new, |reason| reason.word().to_owned())));
+    let forgotten = || "not known: no read did here, or others did elsewhere since".to_owned();
+    told.push(("Missed last for", known.last_missed.map_or_else(forgotten, |reason| reason.word().to_owned())));
+    told.push(("Would miss for", known.would_miss.map_or_else(String::new, |reason| reason.word().to_owned())));
     told.push(("What gets it in", known.then.clone()));
     facts(&told)
 }

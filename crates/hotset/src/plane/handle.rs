@@ -15,7 +15,7 @@ use hotset_api::ApiError;
 use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, Machine};
 use hotset_cache::advisor::tap::Wanted;
 use hotset_cache::config::{PoolName, VolumeName};
-use hotset_cache::{Error, ErrorKind};
+use hotset_cache::{Error, ErrorKind, MemoryCacheStatus};
 use hotset_serve::{Door, ServerCounters, ServerSettings};
 use tokio::sync::{mpsc, oneshot};
 
@@ -35,6 +35,14 @@ pub(crate) struct Handle {
 #[derive(Clone)]
 pub(crate) struct Thread {
     jobs: mpsc::Sender<PlaneJob>,
+}
+
+/// The memory cache of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadMemory {
+    pub(crate) memory: MemoryCacheStatus,
+    /// Whether any volume is there.
+    pub(crate) has_volumes: bool,
 }
 
 impl Handle {
@@ -119,17 +127,24 @@ impl Handle {
         }
     }
 
-    /// Divides the memory cache evenly among the threads that have volumes: so many bytes, of which they may have so many for now. Those
-    /// that get nothing give what they have first.
-    pub(crate) async fn give_memory(&self, size_bytes: u64, allowed_bytes: u64) -> Result<(), ApiError> {
+    /// The memory cache of each thread, the first one's first.
+    pub(crate) async fn memory_of_threads(&self) -> Result<Vec<ThreadMemory>, ApiError> {
+        let memories = self.all(|plane| async move { Ok(plane.memory.status()) }).await?;
         let with_volumes = self.places.with_volumes();
-        let count = with_volumes.iter().filter(|has| **has).count().max(1);
-        let count = u64::try_from(count).expect("there are at most 64 threads");
-        let mut threads: Vec<_> = self.threads.iter().zip(with_volumes).collect();
-        threads.sort_by_key(|(_, has_volumes)| *has_volumes);
-        for (thread, has_volumes) in threads {
-            let [size, allowed] = [size_bytes, allowed_bytes].map(|bytes| if has_volumes { bytes / count } else { 0 });
-            thread.call(move |plane| plane.give_memory(size, allowed)).await?;
+        Ok(memories
+            .into_iter()
+            .zip(with_volumes)
+            .map(|(memory, has_volumes)| ThreadMemory { memory, has_volumes })
+            .collect())
+    }
+
+    /// Gives the memory cache of each thread its size in bytes, and what it may have of that for now. `threads` is how they were: those that
+    /// get less give what is too much first.
+    pub(crate) async fn give_memory(&self, threads: &[ThreadMemory], given: &[(u64, u64)]) -> Result<(), ApiError> {
+        let mut all: Vec<_> = self.threads.iter().zip(threads).zip(given.iter().copied()).collect();
+        all.sort_by_key(|((_, before), (size_bytes, _))| *size_bytes > before.memory.size_bytes);
+        for ((thread, _), (size_bytes, allowed_bytes)) in all {
+            thread.call(move |plane| plane.give_memory(size_bytes, allowed_bytes)).await?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ mod relocate;
 mod stop;
 mod volumes;
 
-pub(crate) use handle::Handle;
+pub(crate) use handle::{Handle, ThreadMemory};
 pub(crate) use open::{Plane, Snapshot, Timed};
 pub(crate) use pools::{Opened, plan};
 pub(crate) use stop::StopReport;

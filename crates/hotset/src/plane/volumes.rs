@@ -164,21 +164,25 @@ impl Plane {
         Ok(volumes.values().map(take).collect())
     }
 
-    /// Begins to record a volume's requests.
-    pub(crate) async fn begin_recording(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
-        if self.volume(&name)?.begin_recording() {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Refused, format!("volume {name}: its requests are recorded by somebody else")))
+    /// Begins to record a volume's requests; answers the recording's id.
+    pub(crate) async fn begin_recording(self: Rc<Self>, name: VolumeName) -> Result<u64, Error> {
+        self.volume(&name)?.begin_recording().ok_or_else(|| {
+            Error::new(ErrorKind::Refused, format!("volume {name}: its requests are recorded by somebody else"))
+        })
     }
 
-    /// What was recorded of a volume since the last time; `None`: nothing is recorded any more.
-    pub(crate) async fn take_recorded(self: Rc<Self>, name: VolumeName) -> Result<Option<Recorded>, Error> {
-        Ok(self.volume(&name)?.take_recorded())
+    /// What was recorded of a volume since the portion before this one; `None`: nothing is recorded under this id any more.
+    pub(crate) async fn take_recorded(
+        self: Rc<Self>,
+        name: VolumeName,
+        id: u64,
+        portion: u64,
+    ) -> Result<Option<Arc<Recorded>>, Error> {
+        Ok(self.volume(&name)?.take_recorded(id, portion))
     }
 
-    pub(crate) async fn end_recording(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
-        self.volume(&name)?.end_recording();
+    pub(crate) async fn end_recording(self: Rc<Self>, name: VolumeName, id: u64) -> Result<(), Error> {
+        self.volume(&name)?.end_recording(id);
         Ok(())
     }
 

@@ -7,6 +7,20 @@ use super::request::{Request, number, range};
 /// The first line.
 pub(crate) const HEADER: &str = "time_us,op,offset_bytes,length_bytes";
 
+const MISSING: [&str; 2] = ["# ", " requests are missing here"];
+
+/// What says that so many requests came faster than they could be recorded.
+pub(crate) fn missing_line(requests: u64) -> String {
+    let [before, after] = MISSING;
+    format!("{before}{requests}{after}\n")
+}
+
+/// How many requests a line says are missing; `None`: it says nothing of that.
+pub(super) fn missing(line: &str) -> Option<u64> {
+    let [before, after] = MISSING;
+    line.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
+}
+
 pub(super) fn is_header(line: &str) -> bool {
     line.trim() == HEADER
 }

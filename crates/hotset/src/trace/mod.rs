@@ -1,24 +1,25 @@
 //! Recorded requests of hosts, as several tools write them; packed by zstd or not.
 //!
-//! A file is read line by line and never as a whole. Its format is told by its first lines. What cannot be read is refused with file, line
-//! and what was expected there.
+//! A file is read line by line and never as a whole. Its format is told by its first lines, after those that begin with `#`. What cannot be
+//! read is refused with file, line and what was expected there.
 
 mod blkparse;
 mod csv;
 mod iolog;
 mod msr;
 mod request;
+mod source;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-pub(crate) use csv::HEADER as CSV_HEADER;
+pub(crate) use csv::{HEADER as CSV_HEADER, missing_line};
 use hotset_block::ByteRange;
 pub(crate) use request::Request;
-use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+
+use self::source::Source;
 
 /// A line is no longer than this.
 const LINE_BYTES_MAX: u64 = 16 << 10;
@@ -28,8 +29,8 @@ const HEAD_LINES: usize = 2000;
 const DEVICE_BYTES_MAX: u64 = 1 << 48;
 /// The longest request.
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
-/// How a zstd frame begins.
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// What some editors put before text.
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 const FORMATS: &str = "one of blkparse's text, fio's iolog (version 2 or 3), CSV of the MSR Cambridge traces, or CSV with the header \
     time_us,op,offset_bytes,length_bytes";
@@ -41,11 +42,20 @@ pub(crate) struct TraceError {
     /// From 1; 0: none in particular.
     line: u64,
     what: String,
+    /// It could be opened, and its format is one of ours.
+    is_trace: bool,
+}
+
+impl TraceError {
+    /// Whether it is a trace at all.
+    pub(crate) fn is_of_a_trace(&self) -> bool {
+        self.is_trace
+    }
 }
 
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, line, what } = self;
+        let Self { path, line, what, is_trace: _ } = self;
         match line {
             0 => write!(f, "trace {}: {what}", path.display()),
             line => write!(f, "trace {}, line {line}: {what}", path.display()),
@@ -64,7 +74,7 @@ enum TraceFormat {
 impl TraceFormat {
     /// Tells the format by the first lines of a trace.
     fn of(head: &[String]) -> Option<Self> {
-        let first = head.iter().find(|line| !line.trim().is_empty())?;
+        let first = head.iter().find(|line| !line.trim().is_empty() && !is_remark(line))?;
         if csv::is_header(first) {
             return Some(Self::Csv);
         }
@@ -105,26 +115,49 @@ impl TraceFormat {
     }
 }
 
+/// What is not in a trace, as far as it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lacking {
+    /// Requests that came faster than they could be recorded.
+    pub(crate) missing_requests: u64,
+    /// The end of the file is missing.
+    pub(crate) is_cut: bool,
+}
+
 /// The requests of a trace, in their order.
 pub(crate) struct Trace {
     path: PathBuf,
-    lines: BufReader<Box<dyn Read>>,
+    lines: BufReader<Source>,
     format: TraceFormat,
     line_number: u64,
     line: Vec<u8>,
+    /// Something other than a remark was read.
+    has_begun: bool,
+    missing_requests: u64,
 }
 
 impl Trace {
     /// Opens a trace, and finds out what format it has.
     pub(crate) fn open(path: &Path) -> Result<Self, TraceError> {
-        let error = |what: String| TraceError { path: path.to_owned(), line: 0, what };
-        let mut probe = Self {
+        let format = Self::format_of(path).map_err(|error| TraceError { is_trace: false, ..error })?;
+        Self::begin(path, format)
+    }
+
+    fn begin(path: &Path, format: TraceFormat) -> Result<Self, TraceError> {
+        let source = Source::open(path).map_err(|what| error_in(path, what))?;
+        Ok(Self {
             path: path.to_owned(),
-            lines: lines(path).map_err(error)?,
-            format: TraceFormat::Csv,
+            lines: BufReader::with_capacity(1 << 18, source),
+            format,
             line_number: 0,
             line: Vec::new(),
-        };
+            has_begun: false,
+            missing_requests: 0,
+        })
+    }
+
+    fn format_of(path: &Path) -> Result<TraceFormat, TraceError> {
+        let mut probe = Self::begin(path, TraceFormat::Csv)?;
         let (mut head, mut no_text) = (Vec::new(), None);
         while head.len() < HEAD_LINES && probe.next_line()? {
             if text(&probe.line).is_none() {
@@ -132,9 +165,11 @@ impl Trace {
             }
             head.push(String::from_utf8_lossy(&probe.line).trim_end_matches(['\n', '\r']).to_owned());
         }
-        let unknown = || error(format!("its format is not known: it has to be {FORMATS}"));
-        let format = TraceFormat::of(&head).ok_or_else(|| no_text.unwrap_or_else(unknown))?;
-        Ok(Self { lines: lines(path).map_err(error)?, format, line_number: 0, ..probe })
+        if head.is_empty() && probe.lacking().is_cut {
+            return Err(error_in(path, "its end is missing, and nothing of what is left can be read".to_owned()));
+        }
+        let unknown = || error_in(path, format!("its format is not known: it has to be {FORMATS}"));
+        TraceFormat::of(&head).ok_or_else(|| no_text.unwrap_or_else(unknown))
     }
 
     /// What the format is called.
@@ -142,10 +177,28 @@ impl Trace {
         self.format.word()
     }
 
+    /// What is not in it, as far as it was read.
+    pub(crate) fn lacking(&self) -> Lacking {
+        Lacking { missing_requests: self.missing_requests, is_cut: self.lines.get_ref().is_cut() }
+    }
+
+    /// Bytes of the file that were read, about, and all.
+    pub(crate) fn passed(&self) -> (u64, u64) {
+        self.lines.get_ref().passed()
+    }
+
     /// The next request, if there is one more.
     pub(crate) fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
         while self.next_line()? {
             let line = self.format.text(&self.line).ok_or_else(|| self.no_text())?;
+            if let Some(missing) = csv::missing(&line) {
+                self.missing_requests = self.missing_requests.saturating_add(missing);
+                continue;
+            }
+            if is_remark(&line) && !self.has_begun {
+                continue;
+            }
+            self.has_begun |= !line.trim().is_empty();
             let read = self.format.request(&line).and_then(|request| request.map(bounded).transpose());
             match read {
                 Ok(Some(request)) if request.range.is_empty() => {}
@@ -167,7 +220,14 @@ impl Trace {
         if !whole && self.line.last() != Some(&b'\n') {
             return Err(self.error(format!("it is longer than {LINE_BYTES_MAX} bytes")));
         }
-        Ok(length > 0)
+        if self.line.last() != Some(&b'\n') && self.lacking().is_cut {
+            // A part of a line may look like one.
+            self.line.clear();
+        }
+        if self.line_number == 1 && self.line.starts_with(&BYTE_ORDER_MARK) {
+            self.line.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(!self.line.is_empty())
     }
 
     fn no_text(&self) -> TraceError {
@@ -175,59 +235,21 @@ impl Trace {
     }
 
     fn error(&self, what: String) -> TraceError {
-        TraceError { path: self.path.clone(), line: self.line_number, what }
+        TraceError { line: self.line_number, ..error_in(&self.path, what) }
     }
+}
+
+fn error_in(path: &Path, what: String) -> TraceError {
+    TraceError { path: path.to_owned(), line: 0, what, is_trace: true }
+}
+
+/// It says something about the trace.
+fn is_remark(line: &str) -> bool {
+    line.starts_with('#')
 }
 
 fn text(line: &[u8]) -> Option<&str> {
     std::str::from_utf8(line).ok().map(|line| line.trim_end_matches(['\n', '\r']))
-}
-
-/// The file, unpacked if it is packed.
-fn lines(path: &Path) -> Result<BufReader<Box<dyn Read>>, String> {
-    let open = || -> std::io::Result<(File, [u8; 4])> {
-        let mut file = File::open(path)?;
-        let mut magic = [0; 4];
-        let length = file.read(&mut magic)?;
-        magic[length..].fill(0);
-        file.seek(SeekFrom::Start(0))?;
-        Ok((file, magic))
-    };
-    let (file, magic) = open().map_err(|error| format!("it cannot be read: {error}"))?;
-    if magic != ZSTD_MAGIC {
-        return Ok(BufReader::with_capacity(1 << 18, Box::new(file)));
-    }
-    let packed = BufReader::with_capacity(1 << 18, file);
-    let unpacked = StreamingDecoder::new(packed).map_err(|error| format!("it is no valid zstd file: {error}"))?;
-    Ok(BufReader::with_capacity(1 << 18, Box::new(Frames { frame: Some(unpacked) })))
-}
-
-/// A zstd file is one frame after the other.
-struct Frames {
-    frame: Option<StreamingDecoder<BufReader<File>, FrameDecoder>>,
-}
-
-impl Read for Frames {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        while let Some(frame) = &mut self.frame {
-            let length = frame.read(buf)?;
-            if length > 0 || buf.is_empty() {
-                return Ok(length);
-            }
-            self.frame = self.frame.take().map(next_frame).transpose()?.flatten();
-        }
-        Ok(0)
-    }
-}
-
-fn next_frame(
-    ended: StreamingDecoder<BufReader<File>, FrameDecoder>,
-) -> std::io::Result<Option<StreamingDecoder<BufReader<File>, FrameDecoder>>> {
-    let mut rest = ended.into_inner();
-    if rest.fill_buf()?.is_empty() {
-        return Ok(None);
-    }
-    StreamingDecoder::new(rest).map(Some).map_err(|error| std::io::Error::other(error.to_string()))
 }
 
 fn bounded(request: Request) -> Result<Request, String> {
@@ -380,8 +402,99 @@ fio version 3 iolog
         assert_eq!(read(&packed).map(|requests| requests.len()), Ok(2));
         let two_frames = [packed.clone(), packed.clone()].concat();
         assert_eq!(read(&two_frames).map(|requests| requests.len()), Ok(4));
-        let cut = read(&packed[..packed.len() - 3]).expect_err("a part is missing");
-        assert!(cut.contains("cannot be read"), "{cut}");
+        let skippable = [&[0x5e, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+        let with_others = [skippable.clone(), packed.clone(), skippable.clone(), packed.clone(), skippable].concat();
+        assert_eq!(read(&with_others).map(|requests| requests.len()), Ok(4), "pzstd writes lengths between");
+        let broken = read(&[&packed[..], b"something else, and more of it"].concat()).expect_err("it is no frame");
+        assert!(broken.contains("cannot be read"), "{broken}");
+    }
+
+    /// A frame of many blocks.
+    fn long_frame() -> Vec<u8> {
+        let lines: String =
+            (0..30_000).map(|time| format!("{time},R,{},4096\n", time * 7919 % 65_536 * 4096)).collect();
+        let text = format!("{}\n{lines}", csv::HEADER);
+        ruzstd::encoding::compress_to_vec(text.as_bytes(), ruzstd::encoding::CompressionLevel::Fastest)
+    }
+
+    fn lacking(bytes: &[u8]) -> (usize, Lacking) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        std::fs::write(&path, bytes).unwrap();
+        let mut trace = Trace::open(&path).unwrap();
+        let count = std::iter::from_fn(|| trace.next_request().unwrap()).count();
+        (count, trace.lacking())
+    }
+
+    // proves: A4
+    #[test]
+    fn a_last_frame_that_is_cut_ends_the_trace_and_that_is_told() {
+        let frame = long_frame();
+        assert_eq!(lacking(&frame), (30_000, Lacking::default()));
+        for left in [1, 4, 5, 9, 100, frame.len() / 2, frame.len() - 1] {
+            let (count, lacking) = lacking(&[&frame, &frame[..left]].concat());
+            assert!(lacking.is_cut && (30_000..60_000).contains(&count), "{left} bytes left: {count}, {lacking:?}");
+        }
+        let nothing = read(&frame[..100]).expect_err("no request is left");
+        assert!(nothing.contains("nothing of what is left can be read"), "{nothing}");
+    }
+
+    #[test]
+    fn how_far_a_trace_was_read_is_known_packed_or_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        for bytes in [long_frame(), CSV.as_bytes().to_vec()] {
+            std::fs::write(&path, &bytes).unwrap();
+            let mut trace = Trace::open(&path).unwrap();
+            let size = u64::try_from(bytes.len()).unwrap();
+            assert_eq!(trace.passed().1, size);
+            while trace.next_request().unwrap().is_some() {}
+            assert_eq!(trace.passed(), (size, size));
+        }
+    }
+
+    // proves: A4
+    #[test]
+    fn requests_that_are_missing_are_summed() {
+        let text = format!("{CSV}{}20,R,0,4096\n{}", csv::missing_line(7), csv::missing_line(30));
+        assert_eq!(lacking(text.as_bytes()), (3, Lacking { missing_requests: 37, is_cut: false }));
+    }
+
+    // proves: A4
+    #[test]
+    fn what_comes_before_the_format_shows_is_passed_over() {
+        for text in [CSV, MSR, IOLOG_2, IOLOG_3] {
+            for before in ["\u{feff}", "# of the array, at night\n", "\u{feff}# one\n# other\n\n"] {
+                assert_eq!(read(format!("{before}{text}").as_bytes()).map(|requests| requests.len()), Ok(2), "{text}");
+            }
+        }
+        let blkparse = format!("# of sda\n{BLKPARSE}");
+        assert_eq!(read(blkparse.as_bytes()).map(|requests| requests.len()), Ok(2));
+    }
+
+    // proves: A4
+    #[test]
+    fn what_other_programs_have_packed_is_refused_with_the_command_that_unpacks_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = |name: &str, head: &[u8]| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, [head, &[0; 40]].concat()).unwrap();
+            Trace::open(&path).err().expect("it is no text").to_string()
+        };
+        let gzip = refused("hm_1.csv.gz", &[0x1f, 0x8b, 8, 0]);
+        assert!(gzip.contains("gzip -dk ") && gzip.ends_with("hm_1.csv.gz"), "{gzip}");
+        assert!(refused("t.xz", b"\xfd7zXZ\0").contains("xz -dk"));
+        assert!(refused("t.bz2", b"BZh9").contains("bzip2 -dk"));
+        let binary = refused("sda.blktrace.0", &[0x07, 0x74, 0x61, 0x65]);
+        assert!(binary.contains("blkparse -i ") && binary.contains("/sda > "), "{binary}");
+    }
+
+    // proves: A4
+    #[test]
+    fn only_a_regular_file_is_a_trace() {
+        let refused = |path: &Path| Trace::open(path).err().expect("it is none").to_string();
+        assert!(refused(tempfile::tempdir().unwrap().path()).contains("it is a directory"));
+        assert!(refused(Path::new("/dev/null")).contains("save the requests to a file first"));
     }
 
     // proves: A4

@@ -11,8 +11,11 @@ use hotset_cache::advisor::whatif::{Case, Footprint};
 use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind};
 use serde::Serialize;
 
-use super::replay::{CaseAnswer, Effort, Whole, default_on_write, invalid, look, refused, try_all};
-use super::{DEFAULT_BLOCK_BYTES, DEFAULT_CUTOFF_BYTES};
+use super::progress::Progress;
+use super::replay::{
+    CaseAnswer, Effort, Whole, default_on_write, invalid, lacking_facts, look, refused, refused_source, try_all,
+};
+use super::{DEFAULT_BLOCK_BYTES, DEFAULT_CUTOFF_BYTES, LOOKING, TRYING};
 use crate::advice;
 use crate::args::{AdviseArguments, Output};
 use crate::client::{self, Drawn, Marks, drawing, facts};
@@ -27,6 +30,10 @@ struct Advice {
     trace: String,
     requests: u64,
     read_requests: u64,
+    /// Requests that came too fast to be recorded.
+    missing_requests: u64,
+    /// Why there may have been more requests at the end; null, if nothing is known of that.
+    ended_early: Option<&'static str>,
     /// From the first request to the last; null, if the trace has no times.
     seconds: Option<f64>,
     footprint_bytes: u64,
@@ -63,7 +70,8 @@ pub(crate) fn run(output: Output, path: &Path, arguments: &AdviseArguments) -> R
     let kind = arguments.kind.unwrap_or(PoolKind::ReadWrite);
     let block_bytes = BlockBytes::new(arguments.block_size.unwrap_or(DEFAULT_BLOCK_BYTES));
     let block_bytes = block_bytes.expect("the command line lets only valid ones through");
-    let (footprints, whole) = look(path, &[block_bytes]).map_err(refused)?;
+    let (footprints, whole) = look(path, &[block_bytes], &mut Progress::new(output, LOOKING))
+        .map_err(|error| refused_source(&path.to_string_lossy(), error))?;
     let footprint = footprints.first().expect("there is one for each block size");
     if whole.requests == 0 {
         return Err(invalid(format!("trace {}: it has no reads and no writes", path.display())));
@@ -80,7 +88,8 @@ pub(crate) fn run(output: Output, path: &Path, arguments: &AdviseArguments) -> R
     let case = |blocks: &u64| Case { setup, size_bytes: blocks.saturating_mul(block_bytes.get()) };
     let cases: Vec<Case> = sizes.iter().map(case).collect();
     let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: false };
-    let (answers, _) = try_all(path, &cases, &footprints, effort, &whole).map_err(refused)?;
+    let tried = try_all(path, &cases, &footprints, effort, &whole, &mut Progress::new(output, TRYING));
+    let (answers, _) = tried.map_err(refused)?;
     let endurance = arguments.endurance.map(|Endurance(bytes)| bytes);
     client::print(output, &Advice::new(path, &whole, footprint, &answers, endurance), Advice::text)
 }
@@ -103,6 +112,8 @@ impl Advice {
             trace: path.display().to_string(),
             requests: whole.requests,
             read_requests: whole.reads,
+            missing_requests: whole.lacking.missing_requests,
+            ended_early: whole.ended_early(),
             seconds,
             footprint_bytes: footprint.bytes(),
             block_bytes: setup.block_bytes.get(),
@@ -115,11 +126,13 @@ impl Advice {
     }
 
     fn text(&self) -> String {
-        let known = facts(&[
+        let mut known = vec![
             ("Trace", format!("{}, {} requests", self.trace, grouped(self.requests))),
             ("Accessed", human(self.footprint_bytes)),
             ("Pool", format!("{}, {}, blocks of {}", self.r#type, self.policy, human(self.block_bytes))),
-        ]);
+        ];
+        known.extend(lacking_facts(self.missing_requests, self.ended_early));
+        let known = facts(&known);
         format!("{known}\n{}\n{}\n", self.drawing(), self.sentence())
     }
 
@@ -212,6 +225,8 @@ mod tests {
             trace: "t".to_owned(),
             requests: 1234,
             read_requests: 1000,
+            missing_requests: 0,
+            ended_early: None,
             seconds: Some(60.0),
             footprint_bytes: 800 << 20,
             block_bytes: 1 << 20,
@@ -263,7 +278,8 @@ mod tests {
         let lines: String = (0..100).map(|time| format!("{time},W,{},4096\n", time % 10 * 65_536)).collect();
         std::fs::write(&path, format!("time_us,op,offset_bytes,length_bytes\n{lines}")).unwrap();
         let block_bytes = BlockBytes::new(64 << 10).unwrap();
-        let (footprints, whole) = look(&path, &[block_bytes]).unwrap();
+        let progress = &mut Progress::new(Output::Json, LOOKING);
+        let (footprints, whole) = look(&path, &[block_bytes], progress).unwrap();
         let setup = Setup {
             kind: PoolKind::Read,
             block_bytes,
@@ -273,7 +289,7 @@ mod tests {
         };
         let case = Case { setup, size_bytes: 1 << 20 };
         let effort = Effort { cutoff: 0, exact: true };
-        let (answers, _) = try_all(&path, &[case], &footprints, effort, &whole).unwrap();
+        let (answers, _) = try_all(&path, &[case], &footprints, effort, &whole, progress).unwrap();
         let told = Advice::new(&path, &whole, &footprints[0], &answers, Some(1 << 40));
         assert!(told.recommended.is_none() && told.sentence().starts_with("Nothing was read"), "{}", told.text());
         let size = &told.curve[0];

@@ -3,6 +3,7 @@
 //! The trace is read twice: first for how much there is to go through, then through all pools at once, in the engine's own code.
 
 mod advise;
+mod progress;
 mod replay;
 mod report;
 
@@ -16,7 +17,8 @@ use hotset_cache::advisor::miniature::Setup;
 use hotset_cache::advisor::whatif::{Case, Footprint};
 use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind, VolumeName};
 
-use self::replay::{Effort, Whole, default_on_write, invalid, look, refused, try_all};
+use self::progress::Progress;
+use self::replay::{Effort, Whole, default_on_write, invalid, look, refused, refused_source, try_all};
 use crate::advice::{check_case, default_sizes};
 use crate::args::{Output, WhatIfArguments};
 use crate::size::Size;
@@ -26,10 +28,13 @@ const CASES_MAX: usize = 1024;
 /// What is tried if nothing is said: a pool and a volume with default settings.
 const DEFAULT_BLOCK_BYTES: u64 = 1 << 20;
 const DEFAULT_CUTOFF_BYTES: u64 = 4 << 20;
+/// The two times that a trace is gone through.
+const LOOKING: &str = "Looking at the trace";
+const TRYING: &str = "Trying pools";
 
-/// Whether it is a file with requests, and not the name of a volume.
+/// Whether it is a file with requests, and not the name of a volume. A directory may well be named like a volume.
 pub(crate) fn is_trace(source: &str) -> bool {
-    source.parse::<VolumeName>().is_err() || Path::new(source).exists()
+    source.parse::<VolumeName>().is_err() || Path::new(source).is_file()
 }
 
 pub(crate) fn run(output: Output, arguments: &WhatIfArguments) -> Result<(), ApiError> {
@@ -37,7 +42,7 @@ pub(crate) fn run(output: Output, arguments: &WhatIfArguments) -> Result<(), Api
         return Err(invalid("--seconds is for a volume: a trace is as long as it is".to_owned()));
     }
     let (path, called) = (Path::new(&arguments.source), arguments.source.as_str());
-    try_requests(output, &Requests { path, called, watched: None }, arguments)
+    try_requests(output, &Requests { path, called, watched: None, ended_early: None }, arguments)
 }
 
 /// Refuses what cannot be tried, whatever the requests will be.
@@ -53,13 +58,15 @@ pub(crate) fn try_requests(
     check(arguments)?;
     let Requests { path, called, .. } = *requests;
     let blocks = block_sizes(arguments);
-    let (footprints, whole) = look(path, &blocks).map_err(refused)?;
+    let looked = look(path, &blocks, &mut Progress::new(output, LOOKING));
+    let (footprints, whole) = looked.map_err(|error| refused_source(called, error))?;
     if whole.requests == 0 {
         return Err(invalid(format!("trace {called}: it has no reads and no writes")));
     }
     let cases = cases(arguments, &blocks, accessed_bytes(&footprints))?;
     let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: arguments.exact };
-    let (answers, past) = try_all(path, &cases, &footprints, effort, &whole).map_err(refused)?;
+    let tried = try_all(path, &cases, &footprints, effort, &whole, &mut Progress::new(output, TRYING));
+    let (answers, past) = tried.map_err(refused)?;
     let whole = Whole { past, ..whole };
     report::print(output, &report::WhatIfReport::new(requests, &whole, &footprints, &answers))
 }
@@ -116,6 +123,7 @@ mod tests {
     use super::replay::CaseAnswer;
     use super::*;
     use crate::args::{Arguments, Verb};
+    use crate::trace::Trace;
 
     fn arguments(given: &str) -> WhatIfArguments {
         let line = format!("hotset whatif {given}");
@@ -131,16 +139,28 @@ mod tests {
         std::fs::write(&path, format!("time_us,op,offset_bytes,length_bytes\n{trace}")).unwrap();
         let arguments = arguments(&format!("{} {options}", path.display()));
         let blocks = block_sizes(&arguments);
-        let (footprints, whole) = look(&path, &blocks).unwrap();
+        let progress = &mut Progress::new(Output::Json, LOOKING);
+        let (footprints, whole) = look(&path, &blocks, progress).unwrap();
         let cases = cases(&arguments, &blocks, accessed_bytes(&footprints)).unwrap();
         let effort = Effort { cutoff: arguments.cutoff.unwrap_or(DEFAULT_CUTOFF_BYTES), exact: arguments.exact };
-        try_all(&path, &cases, &footprints, effort, &whole).unwrap().0
+        try_all(&path, &cases, &footprints, effort, &whole, progress).unwrap().0
     }
 
     /// Blocks of 64 KiB, one after the other with one left out between, five times.
     fn loop_of(blocks: u64) -> String {
         let line = |time: u64| format!("{time},R,{},4096\n", time % blocks * (128 << 10));
         (0..5 * blocks).map(line).collect()
+    }
+
+    // proves: A4
+    #[test]
+    fn a_directory_hides_no_volume_and_a_file_that_does_is_named() {
+        assert!(!is_trace("src"), "tests run where there is a directory of this name");
+        assert!(is_trace("Cargo.toml") && is_trace("./src") && !is_trace("vms"));
+        let refused =
+            |source: &str| refused_source(source, Trace::open(Path::new(source)).err().expect("it is none")).message;
+        assert!(refused("Cargo.toml").contains("for the volume Cargo.toml"), "{}", refused("Cargo.toml"));
+        assert!(!refused("./Cargo.toml").contains("for the volume"));
     }
 
     // proves: A4

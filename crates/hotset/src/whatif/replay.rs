@@ -10,11 +10,13 @@ use hotset_cache::advisor::access::{Direction, Passage};
 use hotset_cache::advisor::figures::number;
 use hotset_cache::advisor::miniature::Outcome;
 use hotset_cache::advisor::sample::Rate;
-use hotset_cache::advisor::whatif::{Case, Footprint, WhatIf};
-use hotset_cache::config::{BlockBytes, PoolKind};
+use hotset_cache::advisor::whatif::{Case, Footprint, WhatIf, slots_each};
+use hotset_cache::config::{BlockBytes, PoolKind, VolumeName};
 use hotset_cache::state::Streams;
 
-use crate::trace::{Request, Trace, TraceError};
+use super::progress::Progress;
+use crate::size::grouped;
+use crate::trace::{Lacking, Request, Trace, TraceError};
 
 /// Requests that are read before all pools go through them.
 const CHUNK: usize = 65_536;
@@ -30,6 +32,8 @@ pub(crate) struct Requests<'a> {
     pub(crate) called: &'a str,
     /// How long a volume was watched for them; `None`: their times tell.
     pub(crate) watched: Option<Duration>,
+    /// Why they end before they were to; `None`: they do not, or nothing is known of that.
+    pub(crate) ended_early: Option<&'static str>,
 }
 
 /// What the trace is like as a whole.
@@ -40,6 +44,23 @@ pub(super) struct Whole {
     pub(super) reads: u64,
     pub(super) past: u64,
     pub(super) time: TimePassed,
+    pub(super) lacking: Lacking,
+}
+
+impl Whole {
+    /// Why the trace ends before it was to; `None`: it does not, or nothing is known of that.
+    pub(super) fn ended_early(&self) -> Option<&'static str> {
+        self.lacking.is_cut.then_some("the end of the file is missing")
+    }
+}
+
+/// What is to be known of answers that are of a part of the requests.
+pub(super) fn lacking_facts(missing_requests: u64, ended_early: Option<&'static str>) -> Vec<(&'static str, String)> {
+    let missing = (missing_requests > 0).then(|| {
+        let requests = grouped(missing_requests);
+        ("Missing", format!("{requests} requests came too fast to be recorded: answers are without them"))
+    });
+    missing.into_iter().chain(ended_early.map(|why| ("Ended early", why.to_owned()))).collect()
 }
 
 /// How long a trace goes on: the sum of the steps forward, so that several recordings in one file have their times together.
@@ -101,10 +122,11 @@ pub(super) fn try_all(
     footprints: &[Footprint],
     effort: Effort,
     whole: &Whole,
+    progress: &mut Progress,
 ) -> Result<(Vec<CaseAnswer>, u64), TraceError> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let mut parts = deal(cases, footprints, effort, whole, threads);
-    let past = go_through(path, effort, &mut parts)?;
+    let past = go_through(path, effort, &mut parts, progress)?;
     Ok((gather(cases, parts), past))
 }
 
@@ -112,12 +134,26 @@ pub(super) fn refused(error: TraceError) -> ApiError {
     invalid(error.to_string())
 }
 
+/// What was asked for at the command line cannot be gone through: somebody may have meant a volume.
+pub(super) fn refused_source(source: &str, error: TraceError) -> ApiError {
+    if error.is_of_a_trace() || source.parse::<VolumeName>().is_err() {
+        return refused(error);
+    }
+    invalid(format!(
+        "{error}; for the volume {source}, be in a directory where there is no file of this name: here, {source} is the file"
+    ))
+}
+
 pub(super) fn invalid(message: String) -> ApiError {
     ApiError::new(ApiErrorKind::Invalid, message)
 }
 
 /// The first time through: how much there is.
-pub(super) fn look(path: &Path, blocks: &[BlockBytes]) -> Result<(Vec<Footprint>, Whole), TraceError> {
+pub(super) fn look(
+    path: &Path,
+    blocks: &[BlockBytes],
+    progress: &mut Progress,
+) -> Result<(Vec<Footprint>, Whole), TraceError> {
     let mut footprints: Vec<Footprint> = blocks.iter().map(|block| Footprint::new(*block)).collect();
     let mut trace = Trace::open(path)?;
     let mut whole = Whole { format: trace.format(), ..Whole::default() };
@@ -133,7 +169,9 @@ pub(super) fn look(path: &Path, blocks: &[BlockBytes]) -> Result<(Vec<Footprint>
                 scope.spawn(|| chunk.iter().for_each(|request| footprint.request(request.range, request.direction)));
             }
         });
+        progress.at(trace.passed());
     }
+    whole.lacking = trace.lacking();
     Ok((footprints, whole))
 }
 
@@ -165,12 +203,15 @@ fn deal(cases: &[Case], footprints: &[Footprint], effort: Effort, whole: &Whole,
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let accesses = whole.requests.saturating_mul(ACCESSES_PER_REQUEST).saturating_mul(count(threads));
     let accesses_max = if effort.exact { u64::MAX } else { accesses / count(cases.len()).max(1) };
+    let of_case = |case: &Case| footprints.iter().find(|footprint| footprint.block_bytes() == case.setup.block_bytes);
+    let used = |case: &Case| Some(of_case(case)?.slots(case, accesses_max));
+    let slots_max = slots_each(cases.iter().filter_map(used).collect());
     let part = |thread: usize| {
         let mine = |footprint: &Footprint| {
             let of_size = (0..cases.len()).filter(|index| cases[*index].setup.block_bytes == footprint.block_bytes());
             let places: Vec<usize> = of_size.filter(|index| index % threads == thread).collect();
             let chosen: Vec<Case> = places.iter().map(|index| cases[*index]).collect();
-            (places, WhatIf::new(&chosen, footprint, accesses_max))
+            (places, WhatIf::new(&chosen, footprint, accesses_max, slots_max))
         };
         Part { tried: footprints.iter().map(mine).filter(|(places, _)| !places.is_empty()).collect() }
     };
@@ -178,7 +219,7 @@ fn deal(cases: &[Case], footprints: &[Footprint], effort: Effort, whole: &Whole,
 }
 
 /// The second time through: all pools; answers how many requests streams took past them.
-fn go_through(path: &Path, effort: Effort, parts: &mut [Part]) -> Result<u64, TraceError> {
+fn go_through(path: &Path, effort: Effort, parts: &mut [Part], progress: &mut Progress) -> Result<u64, TraceError> {
     let mut trace = Trace::open(path)?;
     let (mut read_streams, mut write_streams) = (Streams::new(), Streams::new());
     let mut chunk = Vec::new();
@@ -208,6 +249,7 @@ fn go_through(path: &Path, effort: Effort, parts: &mut [Part]) -> Result<u64, Tr
                 });
             }
         });
+        progress.at(trace.passed());
     }
     Ok(past)
 }

@@ -5,7 +5,7 @@ use hotset_cache::advisor::figures::number;
 use hotset_cache::advisor::whatif::Footprint;
 use serde::Serialize;
 
-use super::replay::{CaseAnswer, Requests, Whole};
+use super::replay::{CaseAnswer, Requests, Whole, lacking_facts};
 use crate::advice::per_day;
 use crate::args::Output;
 use crate::client::{self, Table, facts};
@@ -20,6 +20,10 @@ pub(super) struct WhatIfReport {
     read_requests: u64,
     /// Requests that a stream took past the cache.
     stream_requests: u64,
+    /// Requests that came too fast to be recorded.
+    missing_requests: u64,
+    /// Why there may have been more requests at the end; null, if nothing is known of that.
+    ended_early: Option<&'static str>,
     /// From the first request to the last, or as long as the volume was watched; null, if the trace has no times.
     seconds: Option<f64>,
     /// What is accessed, each block once, in the smallest blocks that were tried.
@@ -66,6 +70,8 @@ impl WhatIfReport {
             requests: whole.requests,
             read_requests: whole.reads,
             stream_requests: whole.past,
+            missing_requests: whole.lacking.missing_requests,
+            ended_early: requests.ended_early.or_else(|| whole.ended_early()),
             seconds,
             footprint_bytes: footprints.first().map_or(0, Footprint::bytes),
             pools: answers.iter().map(|answer| CaseRow::new(answer, seconds)).collect(),
@@ -74,12 +80,14 @@ impl WhatIfReport {
 
     fn text(&self) -> String {
         let share = |part: u64| percent(number(part) / number(self.requests.max(1)));
-        let known = facts(&[
+        let mut known = vec![
             ("Trace", format!("{}, {}", self.trace, self.format)),
             ("Requests", format!("{}, {} of them reads", grouped(self.requests), share(self.read_requests))),
             ("Streams", format!("{} of the requests go past the cache", share(self.stream_requests))),
             ("Accessed", human(self.footprint_bytes)),
-        ]);
+        ];
+        known.extend(lacking_facts(self.missing_requests, self.ended_early));
+        let known = facts(&known);
         let mut table = Table::new(&[
             ">SIZE",
             ">BLOCK",
@@ -141,6 +149,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::trace::Lacking;
 
     // proves: A3
     #[test]
@@ -148,10 +157,27 @@ mod tests {
         let mut whole = Whole::default();
         [0, 90_000_000].into_iter().for_each(|time_us| whole.time.note(Some(time_us)));
         let seconds = |watched| {
-            let requests = Requests { path: Path::new("t"), called: "t", watched };
+            let requests = Requests { path: Path::new("t"), called: "t", watched, ended_early: None };
             WhatIfReport::new(&requests, &whole, &[], &[]).seconds
         };
         assert_eq!(seconds(None), Some(90.0));
         assert_eq!(seconds(Some(Duration::from_secs(600))), Some(600.0), "nothing was asked at the end");
+    }
+
+    // proves: A4
+    #[test]
+    fn what_is_missing_of_the_requests_is_told() {
+        let requests = Requests { path: Path::new("t"), called: "t", watched: None, ended_early: None };
+        let told = |requests: &Requests<'_>, whole: &Whole| WhatIfReport::new(requests, whole, &[], &[]).text();
+        let whole = told(&requests, &Whole::default());
+        assert!(!whole.contains("Missing") && !whole.contains("Ended early"), "{whole}");
+        let lacking = Lacking { missing_requests: 1234, is_cut: true };
+        let cut = told(&requests, &Whole { lacking, ..Whole::default() });
+        assert!(
+            cut.contains("1,234 requests came too fast") && cut.contains("the end of the file is missing"),
+            "{cut}"
+        );
+        let watched = Requests { ended_early: Some("the volume was opened anew"), ..requests };
+        assert!(told(&watched, &Whole::default()).contains("the volume was opened anew"));
     }
 }

@@ -64,19 +64,23 @@ impl Advisor {
 
     /// Takes what was accessed since the last look; answers whether there was much of it.
     async fn look(&self) -> Result<bool, ApiError> {
-        let wanted = Arc::new(self.watches().wanted());
+        let (wanted, generation) = {
+            let watches = self.watches();
+            (Arc::new(watches.wanted()), watches.generation())
+        };
         let taken = self.plane.take_accesses(wanted).await?;
         let interval = self.since_last_look();
         let fresh = self.watches().fresh(&taken);
         for name in fresh {
             // Without a history its curves begin anew.
             let known = self.history.advice_of(name.as_str()).await.unwrap_or_default();
-            self.watches().restore(&name, known);
+            self.watches().restore(&name, known, generation);
         }
         let (watches, now) = (Arc::clone(&self.watches), now());
-        let due = blocking(move || lock(&watches).take_in(taken, interval, now)).await?;
-        self.keep(due.states, due.sums, now);
-        Ok(due.is_busy)
+        let due = blocking(move || lock(&watches).take_in(taken, interval, now, generation)).await?;
+        let is_busy = due.is_busy;
+        self.keep(due, now);
+        Ok(is_busy)
     }
 
     /// A look that was late, or that failed before, is of a longer time.
@@ -86,7 +90,12 @@ impl Advisor {
         now.saturating_duration_since(last)
     }
 
-    fn keep(&self, states: Vec<(VolumeName, Vec<u8>)>, sums: Vec<(VolumeName, Vec<u8>)>, now: u64) {
+    /// Unless a volume has lost its name meanwhile. Whoever takes it away waits for the lock, and forgets in the history afterwards.
+    fn keep(&self, Due { states, sums, generation, .. }: Due, now: u64) {
+        let watches = self.watches();
+        if watches.generation() != generation {
+            return;
+        }
         for (name, state) in states {
             self.history.keep_advice(name.as_str(), now, state);
         }
@@ -100,8 +109,8 @@ impl Advisor {
         // What came last is not worth waiting for.
         let _ = self.look().await;
         let (watches, now) = (Arc::clone(&self.watches), now());
-        if let Ok(Due { states, sums, .. }) = blocking(move || lock(&watches).everything()).await {
-            self.keep(states, sums, now);
+        if let Ok(due) = blocking(move || lock(&watches).everything()).await {
+            self.keep(due, now);
         }
         self.history.written().await;
     }

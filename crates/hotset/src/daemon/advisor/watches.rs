@@ -26,11 +26,13 @@ pub(super) struct Watches {
     volumes: BTreeMap<VolumeName, WatchedVolume>,
     /// Accesses that may be gone through before less is watched.
     allowance: usize,
+    /// Rises with each name that a volume loses: what was taken before is of volumes that may not have their names any more.
+    generation: u64,
 }
 
 impl Default for Watches {
     fn default() -> Self {
-        Self { volumes: BTreeMap::new(), allowance: BURST_MAX }
+        Self { volumes: BTreeMap::new(), allowance: BURST_MAX, generation: 0 }
     }
 }
 
@@ -56,6 +58,8 @@ pub(super) struct Due {
     pub(super) sums: Vec<(VolumeName, Vec<u8>)>,
     /// Some ring was a quarter full.
     pub(super) is_busy: bool,
+    /// As long as the watches have this one, what is due is of the volumes of these names.
+    pub(super) generation: u64,
 }
 
 impl Watches {
@@ -71,21 +75,32 @@ impl Watches {
         names.filter(|name| !self.volumes.contains_key(*name)).cloned().collect()
     }
 
-    /// What is kept of a volume, if anything is.
-    pub(super) fn restore(&mut self, name: &VolumeName, before: Option<Vec<u8>>) {
+    /// To be asked for before anything is taken.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// What is kept of a volume, if anything is; of one that was taken in this generation.
+    pub(super) fn restore(&mut self, name: &VolumeName, before: Option<Vec<u8>>, generation: u64) {
+        if generation != self.generation {
+            return;
+        }
         let watch = WatchedVolume { live: None, day: 0, kept: 0, sums_hour: 0, changed: false, before };
         self.volumes.entry(name.clone()).or_insert(watch);
     }
 
-    /// Takes note of what came through the taps in this time.
-    pub(super) fn take_in(&mut self, taken: Vec<TakenOfVolume>, interval: Duration, now: u64) -> Due {
+    /// Takes note of what came through the taps in this time, and was taken in this generation.
+    pub(super) fn take_in(&mut self, taken: Vec<TakenOfVolume>, interval: Duration, now: u64, generation: u64) -> Due {
+        let mut due = Due { is_busy: taken.iter().any(is_busy), generation, ..Due::default() };
+        if generation != self.generation {
+            return due;
+        }
         let all: usize = taken.iter().map(|volume| volume.taken.kept.len()).sum();
         let milliseconds = usize::try_from(interval.as_millis()).unwrap_or(usize::MAX);
         let earned = self.allowance.saturating_add(ACCESSES_PER_SECOND_MAX.saturating_mul(milliseconds) / 1000);
         let left = earned.min(BURST_MAX).checked_sub(all);
         self.allowance = left.unwrap_or(BURST_MAX);
         let fair = all / taken.len().max(1);
-        let mut due = Due { is_busy: taken.iter().any(is_busy), ..Due::default() };
         for volume in taken {
             let Some(watch) = self.volumes.get_mut(&volume.name) else { continue };
             let live = watch.live_for(&volume, now);
@@ -102,7 +117,7 @@ impl Watches {
 
     /// All that is known, to be kept.
     pub(super) fn everything(&mut self) -> Due {
-        let mut due = Due::default();
+        let mut due = Due { generation: self.generation, ..Due::default() };
         for (name, watch) in &mut self.volumes {
             if let Some(live) = &watch.live {
                 due.states.push((name.clone(), live.encode(watch.day)));
@@ -113,6 +128,7 @@ impl Watches {
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str) {
+        self.generation += 1;
         let (Ok(from), Ok(to)) = (from.parse::<VolumeName>(), to.parse()) else { return };
         if let Some(watch) = self.volumes.remove(&from) {
             self.volumes.insert(to, watch);
@@ -120,6 +136,7 @@ impl Watches {
     }
 
     pub(super) fn forget(&mut self, volume: &str) {
+        self.generation += 1;
         if let Ok(name) = volume.parse::<VolumeName>() {
             self.volumes.remove(&name);
         }
@@ -239,9 +256,13 @@ mod tests {
         TakenOfVolume { name: name.parse().unwrap(), size_bytes: 1 << 30, setup, taken }
     }
 
+    fn take_in(watches: &mut Watches, taken: Vec<TakenOfVolume>, interval: Duration, now: u64) -> Due {
+        watches.take_in(taken, interval, now, watches.generation())
+    }
+
     fn seen(watches: &mut Watches, before: Option<Vec<u8>>) -> VolumeName {
         let name = "v".parse().unwrap();
-        watches.restore(&name, before);
+        watches.restore(&name, before, watches.generation());
         name
     }
 
@@ -252,18 +273,18 @@ mod tests {
         let mut watches = Watches::default();
         assert_eq!(watches.fresh(&[taken("v", 0, None)]).len(), 1);
         let name = seen(&mut watches, None);
-        let first = watches.take_in(vec![taken("v", 5, None)], SECOND, now);
+        let first = take_in(&mut watches, vec![taken("v", 5, None)], SECOND, now);
         assert_eq!((first.states.len(), first.sums.len()), (1, 1));
-        let second = watches.take_in(vec![taken("v", 5, None)], SECOND, now + 10);
+        let second = take_in(&mut watches, vec![taken("v", 5, None)], SECOND, now + 10);
         assert_eq!((second.states.len(), second.sums.len()), (0, 0), "not that soon");
-        let third = watches.take_in(vec![taken("v", 0, None)], SECOND, now + 4000);
+        let third = take_in(&mut watches, vec![taken("v", 0, None)], SECOND, now + 4000);
         assert_eq!((third.states.len(), third.sums.len()), (1, 1));
-        let idle = watches.take_in(vec![taken("v", 0, None)], SECOND, now + 4500);
+        let idle = take_in(&mut watches, vec![taken("v", 0, None)], SECOND, now + 4500);
         assert_eq!(idle.states.len(), 0, "nothing has changed");
         let kept = watches.everything().states.remove(0).1;
         let mut next = Watches::default();
         seen(&mut next, Some(kept));
-        next.take_in(vec![taken("v", 7, None)], SECOND, now + 9 * DAY);
+        take_in(&mut next, vec![taken("v", 7, None)], SECOND, now + 9 * DAY);
         let sums = next.sums(&name, AdviceWindow::All, now + 9 * DAY).unwrap();
         assert_eq!((sums.tallies.accesses.reads, sums.from), (17, now));
     }
@@ -275,21 +296,22 @@ mod tests {
         let pool = Setup { populate_on_read: 3, ..uncached_setup() };
         let mut watches = Watches::default();
         let name = seen(&mut watches, None);
-        watches.take_in(vec![taken("v", 5, Some(pool))], SECOND, now);
+        take_in(&mut watches, vec![taken("v", 5, Some(pool))], SECOND, now);
         let good = watches.everything().states.remove(0).1;
         let mut next = Watches::default();
-        seen(&mut next, Some(good));
-        let without_pool = next.take_in(vec![taken("v", 0, None)], SECOND, now + 60);
+        seen(&mut next, Some(good.clone()));
+        let without_pool = take_in(&mut next, vec![taken("v", 0, None)], SECOND, now + 60);
         assert!(without_pool.states.is_empty(), "nothing has changed");
+        assert!(next.everything().states.remove(0).1 == good, "it is as it was");
         let sums = |watches: &Watches| watches.sums(&name, AdviceWindow::All, now + 70).unwrap();
         assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (pool, 5), "it is as it was");
-        next.take_in(vec![taken("v", 0, Some(pool))], SECOND, now + 61);
+        take_in(&mut next, vec![taken("v", 0, Some(pool))], SECOND, now + 61);
         assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (pool, 5));
         // What hosts ask while there is no pool is gone through with the one that there was.
-        next.take_in(vec![taken("v", 1, None)], SECOND, now + 62);
+        take_in(&mut next, vec![taken("v", 1, None)], SECOND, now + 62);
         assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (pool, 6));
         let another = Setup { populate_on_read: 1, ..pool };
-        next.take_in(vec![taken("v", 1, Some(another))], SECOND, now + 63);
+        take_in(&mut next, vec![taken("v", 1, Some(another))], SECOND, now + 63);
         assert_eq!((sums(&next).setup, sums(&next).tallies.pool_accesses.reads), (another, 1));
     }
 
@@ -299,10 +321,10 @@ mod tests {
         let now = 1_800_000_000;
         let mut watches = Watches::default();
         let name = seen(&mut watches, None);
-        watches.take_in(vec![taken("v", 5, None)], SECOND, now);
+        take_in(&mut watches, vec![taken("v", 5, None)], SECOND, now);
         let mut grown = taken("v", 2, None);
         grown.size_bytes = 2 << 30;
-        watches.take_in(vec![grown], SECOND, now + 1);
+        take_in(&mut watches, vec![grown], SECOND, now + 1);
         let sums = watches.sums(&name, AdviceWindow::All, now + 2).unwrap();
         assert_eq!((sums.size_bytes, sums.tallies.pool_accesses.reads), (2 << 30, 7));
     }
@@ -313,15 +335,15 @@ mod tests {
         let now = 1_800_000_000;
         let mut watches = Watches::default();
         let name = seen(&mut watches, None);
-        watches.take_in(vec![taken("v", 5, None)], SECOND, now);
-        watches.take_in(Vec::new(), 60 * SECOND, now + 60);
+        take_in(&mut watches, vec![taken("v", 5, None)], SECOND, now);
+        take_in(&mut watches, Vec::new(), 60 * SECOND, now + 60);
         let kept = watches.everything().states.remove(0).1;
         let mut next = Watches::default();
         seen(&mut next, Some(kept));
         let mut first = taken("v", 0, None);
         first.taken.rate = None;
-        next.take_in(vec![first], 30 * SECOND, now + 6 * DAY);
-        next.take_in(vec![taken("v", 5, None)], 2 * SECOND, now + 6 * DAY + 2);
+        take_in(&mut next, vec![first], 30 * SECOND, now + 6 * DAY);
+        take_in(&mut next, vec![taken("v", 5, None)], 2 * SECOND, now + 6 * DAY + 2);
         let sums = next.sums(&name, AdviceWindow::All, now + 6 * DAY + 3).unwrap();
         assert_eq!(sums.tallies.pool_watched, 3 * SECOND);
     }
@@ -332,9 +354,9 @@ mod tests {
         let now = 1_800_000_000;
         let mut watches = Watches::default();
         seen(&mut watches, Some(vec![1, 0, 0, 0, 9, 9]));
-        let first = watches.take_in(vec![taken("v", 5, None)], SECOND, now);
+        let first = take_in(&mut watches, vec![taken("v", 5, None)], SECOND, now);
         assert!(first.states.is_empty());
-        let later = watches.take_in(vec![taken("v", 5, None)], SECOND, now + KEPT_EVERY);
+        let later = take_in(&mut watches, vec![taken("v", 5, None)], SECOND, now + KEPT_EVERY);
         assert_eq!(later.states.len(), 1);
     }
 
@@ -344,27 +366,27 @@ mod tests {
         let now = 1_800_000_000;
         let mut watches = Watches::default();
         let name = seen(&mut watches, None);
-        watches.take_in(vec![taken("v", 1, None)], SECOND, now);
-        let ahead = watches.take_in(vec![taken("v", 1, None)], SECOND, now + 400 * DAY);
+        take_in(&mut watches, vec![taken("v", 1, None)], SECOND, now);
+        let ahead = take_in(&mut watches, vec![taken("v", 1, None)], SECOND, now + 400 * DAY);
         assert_eq!(ahead.states.len(), 1);
-        watches.take_in(vec![taken("v", 1, None)], SECOND, now + 1);
-        let kept = watches.take_in(vec![taken("v", 1, None)], SECOND, now + 1 + KEPT_EVERY);
+        take_in(&mut watches, vec![taken("v", 1, None)], SECOND, now + 1);
+        let kept = take_in(&mut watches, vec![taken("v", 1, None)], SECOND, now + 1 + KEPT_EVERY);
         assert_eq!(kept.states.len(), 1, "it is kept as before");
         let read = |watches: &mut Watches, at: u64| {
             let mut volume = taken("v", 1, None);
             volume.taken.kept = vec![Kept::new(BlockIndex(0), &(0..1), Direction::Read, Passage::Counted)];
-            watches.take_in(vec![volume], SECOND, at);
+            take_in(watches, vec![volume], SECOND, at);
         };
         let days = |watches: &Watches, at: u64| watches.sums(&name, AdviceWindow::All, at).unwrap().days;
         read(&mut watches, now + 2 * KEPT_EVERY);
         assert_eq!(days(&watches, now).hot, 1);
-        watches.take_in(vec![taken("v", 0, None)], SECOND, now + DAY);
+        take_in(&mut watches, vec![taken("v", 0, None)], SECOND, now + DAY);
         let tomorrow = days(&watches, now + DAY);
         assert_eq!((tomorrow.hot, tomorrow.days[1].read), (0, 1), "a day has ended");
         // About midnight the clock goes back a little.
         let midnight = (now / DAY + 2) * DAY;
         for at in [midnight, midnight - 2, midnight] {
-            watches.take_in(vec![taken("v", 0, None)], SECOND, at);
+            take_in(&mut watches, vec![taken("v", 0, None)], SECOND, at);
         }
         assert_eq!(days(&watches, midnight).days[2].read, 1, "that day has ended once");
     }
@@ -378,7 +400,7 @@ mod tests {
         let look = |watches: &mut Watches, accesses: usize, interval: Duration| {
             let mut volume = taken("v", 0, None);
             volume.taken.kept = vec![read; accesses];
-            watches.take_in(vec![volume], interval, 1_800_000_000);
+            take_in(watches, vec![volume], interval, 1_800_000_000);
             watches.sums(&name, AdviceWindow::All, 1_800_000_001).unwrap().sample
         };
         let hurried = Duration::from_millis(50);
@@ -395,7 +417,7 @@ mod tests {
     fn what_makes_no_sense_is_no_reason_to_stop_watching() {
         let mut watches = Watches::default();
         let name = seen(&mut watches, Some(vec![1, 0, 0, 0, 9, 9]));
-        watches.take_in(vec![taken("v", 3, None)], SECOND, 1_800_000_000);
+        take_in(&mut watches, vec![taken("v", 3, None)], SECOND, 1_800_000_000);
         let sums = watches.sums(&name, AdviceWindow::All, 1_800_000_001).unwrap();
         assert_eq!((sums.tallies.accesses.reads, sums.from), (3, 1_800_000_000));
     }
@@ -404,11 +426,27 @@ mod tests {
     fn a_renamed_volume_keeps_what_is_known_and_a_deleted_one_does_not() {
         let mut watches = Watches::default();
         seen(&mut watches, None);
-        watches.take_in(vec![taken("v", 3, None)], SECOND, 1_800_000_000);
+        take_in(&mut watches, vec![taken("v", 3, None)], SECOND, 1_800_000_000);
         watches.rename("v", "w");
         assert_eq!(watches.names(), ["w".parse().unwrap()]);
         assert_eq!(watches.wanted().len(), 1);
         watches.forget("w");
         assert!(watches.names().is_empty());
+    }
+
+    // proves: A1
+    #[test]
+    fn what_was_taken_before_a_volume_lost_its_name_leaves_nothing_under_it() {
+        let losses: [&dyn Fn(&mut Watches); 2] = [&|watches| watches.forget("v"), &|watches| watches.rename("v", "w")];
+        for lose in losses {
+            let mut watches = Watches::default();
+            let name = seen(&mut watches, None);
+            take_in(&mut watches, vec![taken("v", 3, None)], SECOND, 1_800_000_000);
+            let (generation, under_way) = (watches.generation(), vec![taken("v", 5, None)]);
+            lose(&mut watches);
+            watches.restore(&name, Some(vec![1]), generation);
+            let due = watches.take_in(under_way, SECOND, 1_800_001_000, generation);
+            assert!(!watches.names().contains(&name) && due.states.is_empty() && due.sums.is_empty());
+        }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod flushed;
 pub(crate) mod losses;
 pub(crate) mod members;
 pub(crate) mod memory_cache;
+mod memory_parts;
 pub(crate) mod operating;
 pub(crate) mod operations;
 pub(crate) mod pools;

@@ -15,20 +15,23 @@ pub(crate) struct Recordings {
 }
 
 impl Recordings {
-    pub(crate) async fn begin(&self, name: &str) -> Result<(), ApiError> {
+    /// Answers the recording's id.
+    pub(crate) async fn begin(&self, name: &str) -> Result<u64, ApiError> {
         let name = self.volume(name).await?;
         self.records.plane.of_volume(&name.clone()).call(move |plane| plane.begin_recording(name)).await
     }
 
-    pub(crate) async fn end(&self, name: &str) -> Result<(), ApiError> {
+    /// Ends the recording of this id; another one goes on.
+    pub(crate) async fn end(&self, name: &str, id: u64) -> Result<(), ApiError> {
         let name = self.volume(name).await?;
-        self.records.plane.of_volume(&name.clone()).call(move |plane| plane.end_recording(name)).await
+        self.records.plane.of_volume(&name.clone()).call(move |plane| plane.end_recording(name, id)).await
     }
 
-    /// What was recorded since the last time.
-    pub(crate) async fn take(&self, name: &str) -> Result<Recorded, ApiError> {
+    /// What was recorded since the portion before this one, or this one again.
+    pub(crate) async fn take(&self, name: &str, id: u64, portion: u64) -> Result<Recorded, ApiError> {
         let name = self.volume(name).await?;
-        let taken = self.records.plane.of_volume(&name.clone()).call(move |plane| plane.take_recorded(name)).await?;
+        let thread = self.records.plane.of_volume(&name);
+        let taken = thread.call(move |plane| plane.take_recorded(name, id, portion)).await?;
         let Some(recorded) = taken else {
             return Ok(Recorded { requests: String::new(), dropped: 0, ended: true });
         };

@@ -107,8 +107,9 @@ impl Volumes {
         self.backings.rename_backing(name, to);
         self.renamed.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), to.to_owned()));
         if let Some((history, advisor)) = self.history.get() {
-            history.note_renamed(name, to);
+            // First: what the advisor keeps from then on, it keeps under the new name.
             advisor.rename(name, to);
+            history.note_renamed(name, to);
         }
         self.guard.update_udev_rules().await;
         saved?;

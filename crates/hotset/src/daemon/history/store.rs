@@ -46,6 +46,9 @@ pub(super) const LEVELS: [Level; 3] = [
     Level { number: 2, step_seconds: HOUR, kept_seconds: 366 * DAY },
 ];
 
+/// What the advisor keeps, by volume.
+const ADVICE_TABLES: [&str; 2] = ["advice", "advice_sums"];
+
 /// One row: the end of its interval, and what was in it.
 pub(super) type Row = (u64, Bucket);
 
@@ -190,6 +193,10 @@ impl Store {
     pub(super) fn begin(&mut self, subject: &Subject) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         forget_subjects(&transaction, "kind = ?1 AND name = ?2", params![subject.kind.word(), subject.name])?;
+        match subject.kind {
+            SubjectKind::Volume => forget_advice(&transaction, &subject.name)?,
+            SubjectKind::Pool | SubjectKind::Ssd | SubjectKind::Daemon => {}
+        }
         transaction.commit()
     }
 
@@ -199,8 +206,8 @@ impl Store {
         let kind = SubjectKind::Volume.word();
         forget_subjects(&transaction, "kind = ?1 AND name = ?2", params![kind, to])?;
         transaction.execute("UPDATE subjects SET name = ?3 WHERE kind = ?1 AND name = ?2", params![kind, from, to])?;
-        for table in ["advice", "advice_sums"] {
-            transaction.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [to])?;
+        forget_advice(&transaction, to)?;
+        for table in ADVICE_TABLES {
             transaction.execute(&format!("UPDATE {table} SET volume = ?2 WHERE volume = ?1"), [from, to])?;
         }
         transaction.commit()
@@ -223,8 +230,7 @@ impl Store {
 
     pub(super) fn forget_advice(&mut self, volume: &str) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
-        transaction.execute("DELETE FROM advice WHERE volume = ?1", [volume])?;
-        transaction.execute("DELETE FROM advice_sums WHERE volume = ?1", [volume])?;
+        forget_advice(&transaction, volume)?;
         transaction.commit()
     }
 
@@ -312,6 +318,13 @@ fn forget_subjects(
     let rows = format!("DELETE FROM rows WHERE subject IN (SELECT id FROM subjects WHERE {condition})");
     transaction.execute(&rows, arguments)?;
     transaction.execute(&format!("DELETE FROM subjects WHERE {condition}"), arguments)
+}
+
+fn forget_advice(transaction: &rusqlite::Transaction<'_>, volume: &str) -> rusqlite::Result<()> {
+    for table in ADVICE_TABLES {
+        transaction.execute(&format!("DELETE FROM {table} WHERE volume = ?1"), [volume])?;
+    }
+    Ok(())
 }
 
 fn signed(seconds: u64) -> i64 {
@@ -411,7 +424,13 @@ mod tests {
         let pool = Subject::new(SubjectKind::Pool, "v");
         store.append(30, &[(subject(), bucket(99, 9)), (pool.clone(), bucket(7, 1))]).unwrap();
         store.note_cache_enabled("v", 20).unwrap();
+        store.keep_advice("v", 20, &[1]).unwrap();
+        store.keep_sums("v", 20, &[2]).unwrap();
+        store.begin(&pool).unwrap();
+        assert!(store.advice_of("v").unwrap().is_some(), "a pool of this name has nothing to do with it");
+        store.append(30, &[(pool.clone(), bucket(7, 1))]).unwrap();
         store.begin(&subject()).unwrap();
+        assert_eq!((store.advice_of("v").unwrap(), store.sums_before("v", 99).unwrap()), (None, None));
         assert_eq!(store.cache_enabled(&subject()).unwrap(), None);
         store.append(60, &[(subject(), bucket(5, 1))]).unwrap();
         let reads = |subject| sum(&store.rows(LEVELS[1], subject, 0, 3600).unwrap(), Field::reads());

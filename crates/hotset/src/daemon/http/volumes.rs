@@ -251,25 +251,50 @@ pub(super) async fn explain(
     Ok(Json(rooms.reporting.explain(&name, asked.offset).await?))
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RecordingAsked {
+    /// What the answer of PUT says.
+    id: u64,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PortionAsked {
+    /// What the answer of PUT says.
+    id: u64,
+    /// One more each time. Asked for again, because its answer was lost, a portion is answered again.
+    portion: u64,
+}
+
 /// Begins to record what hosts read and write. One at a time; it ends when nothing was taken for ten seconds.
 #[utoipa::path(put, path = "/api/v1/volumes/{name}/recording", params(("name" = String, Path)),
     responses((status = 200, body = api::Recording), (status = "default", body = ApiError)))]
 pub(super) async fn begin_recording(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::Recording> {
-    rooms.recordings.begin(&name).await?;
+    let id = rooms.recordings.begin(&name).await?;
     rooms.note(SubjectKind::Volume, &name, "its requests are recorded");
-    Ok(Json(api::Recording { recording: true }))
+    Ok(Json(api::Recording { recording: true, id }))
 }
 
-/// Takes what was recorded since the last time. At most 65,536 requests wait; more are lost, and counted.
-#[utoipa::path(post, path = "/api/v1/volumes/{name}/recording", params(("name" = String, Path)),
+/// Takes what was recorded since the portion before. At most 65,536 requests wait; more are lost, and counted.
+#[utoipa::path(post, path = "/api/v1/volumes/{name}/recording", params(("name" = String, Path), PortionAsked),
     responses((status = 200, body = api::Recorded), (status = "default", body = ApiError)))]
-pub(super) async fn take_recorded(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::Recorded> {
-    Ok(Json(rooms.recordings.take(&name).await?))
+pub(super) async fn take_recorded(
+    State(rooms): Manages,
+    Name(name): Name<String>,
+    Queried(asked): Queried<PortionAsked>,
+) -> Answer<api::Recorded> {
+    Ok(Json(rooms.recordings.take(&name, asked.id, asked.portion).await?))
 }
 
-#[utoipa::path(delete, path = "/api/v1/volumes/{name}/recording", params(("name" = String, Path)),
+/// Ends the recording of this id, if it is there.
+#[utoipa::path(delete, path = "/api/v1/volumes/{name}/recording", params(("name" = String, Path), RecordingAsked),
     responses((status = 200, body = api::Recording), (status = "default", body = ApiError)))]
-pub(super) async fn end_recording(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::Recording> {
-    rooms.recordings.end(&name).await?;
-    Ok(Json(api::Recording { recording: false }))
+pub(super) async fn end_recording(
+    State(rooms): Manages,
+    Name(name): Name<String>,
+    Queried(asked): Queried<RecordingAsked>,
+) -> Answer<api::Recording> {
+    rooms.recordings.end(&name, asked.id).await?;
+    Ok(Json(api::Recording { recording: false, id: asked.id }))
 }

@@ -52,6 +52,7 @@ fn explained(volume: &str, pool: Option<&PoolName>, known: Explanation) -> api::
         in_memory: known.in_memory,
         in_pool: pool.zip(known.in_pool).map(places),
         last_missed: known.last_missed.map(miss_reason),
+        would_miss: known.would_miss.map(miss_reason),
         now,
         then,
     }
@@ -144,11 +145,19 @@ mod tests {
             fill: FillState::None,
             was_evicted: false,
             hindrance: None,
+            would_miss: None,
         }
     }
 
     fn said(in_memory: bool, in_pool: Option<InPool>) -> (String, String) {
-        let known = Explanation { page_bytes: 0, in_memory, in_pool, last_missed: None, read_cache_off: false };
+        let known = Explanation {
+            page_bytes: 0,
+            in_memory,
+            in_pool,
+            last_missed: None,
+            would_miss: None,
+            read_cache_off: false,
+        };
         let api = explained("v", Some(&"p".parse().unwrap()), known);
         (api.now, api.then)
     }

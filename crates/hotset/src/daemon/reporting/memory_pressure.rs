@@ -25,6 +25,11 @@ pub(crate) struct MemoryPressure {
 impl MemoryPressure {
     /// Until the runtime ends.
     pub(crate) async fn run(self) {
+        if let Some(why) = self.memory.why_smaller_than_set() {
+            tracing::warn!("{why}");
+            let happened = Happened::to_daemon(Severity::Warning, "memory cache smaller than it was set", &why);
+            observer::record(&self.events, self.hook.as_ref(), vec![happened]);
+        }
         let mut watch = PressureWatch::default();
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
