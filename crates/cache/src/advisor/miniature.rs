@@ -18,8 +18,7 @@ use crate::format::Corrupt;
 use crate::format::codec::{Reader, Writer};
 
 use super::access::{Access, Accesses, Direction, Passage};
-use super::figures::{number, ratio};
-use super::reuse::weight;
+use super::figures::{number, ratio, weight};
 use super::sample::{GROUPS, Rate, Sampled};
 use super::tallies::SizeTally;
 

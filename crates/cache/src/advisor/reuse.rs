@@ -15,7 +15,7 @@ use crate::format::codec::{Reader, Writer};
 use super::access::{Access, Accesses, Direction};
 use super::curve::Curve;
 use super::days::{BlockDays, DaysOfBlock};
-use super::figures::number;
+use super::figures::{count_of, number, weight};
 use super::sample::{GROUPS, Rate, Sampled};
 use super::tallies::{SizeTally, read_curve};
 
@@ -360,18 +360,6 @@ impl Distances {
     fn memory_bytes(&self) -> u64 {
         vec_bytes(&self.classes) + self.groups.iter().map(vec_bytes).sum::<u64>()
     }
-}
-
-/// A sum of weights: a number, not negative.
-pub(super) fn weight(from: &mut Reader<'_>) -> Result<f64, Corrupt> {
-    let weight = f64::from_bits(from.u64()?);
-    from.require(weight.is_finite() && weight >= 0.0, "a weight is not one")?;
-    Ok(weight)
-}
-
-/// How many there are of something that is bounded.
-pub(super) fn count_of(length: usize) -> u32 {
-    u32::try_from(length).expect("fewer than 2^32 things are watched")
 }
 
 fn misses_of_group(octaves: &[f64], blocks: u64) -> f64 {

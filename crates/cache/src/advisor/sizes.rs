@@ -11,15 +11,13 @@ use crate::format::codec::{Reader, Writer};
 
 use super::access::{Access, Accesses};
 use super::curve::Curve;
+use super::figures::count_of;
 use super::miniature::{Miniature, Room, Setup};
-use super::reuse::count_of;
 use super::sample::{Rate, Sampled};
-use super::tallies::{SizeTally, read_curve};
+use super::tallies::{SIZES_MAX, SizeTally, read_curve};
 
 /// A miniature of less slots says nothing.
 const SLOTS_MIN: u32 = 32;
-/// Sizes at most: two for each doubling up to the largest volume, and the sizes that it had before it grew.
-pub(super) const SIZES_MAX: u32 = 256;
 
 /// A setup at many sizes.
 pub struct Sizes {

@@ -7,10 +7,11 @@ use crate::format::codec::{Reader, Writer};
 
 use super::access::Accesses;
 use super::curve::{Curve, Point};
-use super::figures::ratio;
-use super::reuse::{count_of, weight};
+use super::figures::{count_of, ratio, weight};
 use super::sample::{GROUPS, Rate, deviation};
-use super::sizes::SIZES_MAX;
+
+/// Sizes at most: two for each doubling up to the largest volume, and the sizes that it had before it grew.
+pub(super) const SIZES_MAX: u32 = 256;
 
 /// Of what is kept: other versions are not read.
 pub(crate) const VERSION: u32 = 2;
