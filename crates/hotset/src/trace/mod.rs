@@ -42,12 +42,12 @@ pub(crate) struct TraceError {
     /// From 1; 0: none in particular.
     line: u64,
     what: String,
-    /// It could be opened, and its format is one of ours.
+    /// Nothing speaks against its being one.
     is_trace: bool,
 }
 
 impl TraceError {
-    /// Whether it is a trace at all.
+    /// Whether it may be one of a trace: its format was known, or nothing of it could be looked at.
     pub(crate) fn is_of_a_trace(&self) -> bool {
         self.is_trace
     }
@@ -139,7 +139,8 @@ pub(crate) struct Trace {
 impl Trace {
     /// Opens a trace, and finds out what format it has.
     pub(crate) fn open(path: &Path) -> Result<Self, TraceError> {
-        let format = Self::format_of(path).map_err(|error| TraceError { is_trace: false, ..error })?;
+        let mut probe = Self::begin(path, TraceFormat::Csv)?;
+        let format = probe.find_format().map_err(|error| TraceError { is_trace: false, ..error })?;
         Self::begin(path, format)
     }
 
@@ -156,19 +157,18 @@ impl Trace {
         })
     }
 
-    fn format_of(path: &Path) -> Result<TraceFormat, TraceError> {
-        let mut probe = Self::begin(path, TraceFormat::Csv)?;
+    fn find_format(&mut self) -> Result<TraceFormat, TraceError> {
         let (mut head, mut no_text) = (Vec::new(), None);
-        while head.len() < HEAD_LINES && probe.next_line()? {
-            if text(&probe.line).is_none() {
-                no_text = no_text.or_else(|| Some(probe.no_text()));
+        while head.len() < HEAD_LINES && self.next_line()? {
+            if text(&self.line).is_none() {
+                no_text = no_text.or_else(|| Some(self.no_text()));
             }
-            head.push(String::from_utf8_lossy(&probe.line).trim_end_matches(['\n', '\r']).to_owned());
+            head.push(String::from_utf8_lossy(&self.line).trim_end_matches(['\n', '\r']).to_owned());
         }
-        if head.is_empty() && probe.lacking().is_cut {
-            return Err(error_in(path, "its end is missing, and nothing of what is left can be read".to_owned()));
+        if head.is_empty() && self.lacking().is_cut {
+            return Err(error_in(&self.path, "its end is missing, and nothing of what is left can be read".to_owned()));
         }
-        let unknown = || error_in(path, format!("its format is not known: it has to be {FORMATS}"));
+        let unknown = || error_in(&self.path, format!("its format is not known: it has to be {FORMATS}"));
         TraceFormat::of(&head).ok_or_else(|| no_text.unwrap_or_else(unknown))
     }
 

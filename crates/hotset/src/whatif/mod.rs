@@ -161,6 +161,7 @@ mod tests {
             |source: &str| refused_source(source, Trace::open(Path::new(source)).err().expect("it is none")).message;
         assert!(refused("Cargo.toml").contains("for the volume Cargo.toml"), "{}", refused("Cargo.toml"));
         assert!(!refused("./Cargo.toml").contains("for the volume"));
+        assert!(!refused("not-there").contains("for the volume"), "{}", refused("not-there"));
     }
 
     // proves: A4
