@@ -114,7 +114,7 @@ fn entry_of(place: u64) -> usize {
 /// From 1.
 fn number_of(missed: Missed) -> u64 {
     let index = Missed::ALL.iter().position(|other| *other == missed).expect("all reasons are in the list");
-    u64::try_from(index).expect("it is small") + 1
+    u64::try_from(index).expect("there are fewer reasons than 2^4") + 1
 }
 
 #[cfg(test)]

@@ -51,8 +51,6 @@ pub(crate) mod view;
 pub(crate) mod write;
 pub(crate) mod zero;
 
-use std::sync::Arc;
-
 use hotset_block::{ByteRange, Discard, Env, Extent, ExtentKind, ZeroMode};
 
 use crate::address::{BlockKey, pages_of};
@@ -137,7 +135,7 @@ impl<E: Env> Volume<E> {
 
     /// What was recorded since the portion before this one; the same again, if it is asked for again. Portions have numbers that follow each other.
     /// `None`: there is no recording of this id, or nobody has asked for ten seconds.
-    pub fn take_recorded(&self, id: u64, portion: u64) -> Option<Arc<Recorded>> {
+    pub fn take_recorded(&self, id: u64, portion: u64) -> Option<Recorded> {
         self.inner.recorder.take(self.inner.env.now(), id, portion)
     }
 

@@ -4,7 +4,6 @@
 //! id: who comes back late takes nothing of another one's.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Instant};
@@ -45,7 +44,7 @@ struct Recording {
     taken: Instant,
     recorded: Recorded,
     /// The portion that was taken last, by its number: whoever did not get the answer asks for it again.
-    last: Option<(u64, Arc<Recorded>)>,
+    last: Option<(u64, Recorded)>,
 }
 
 impl Recorder {
@@ -82,17 +81,17 @@ impl Recorder {
     }
 
     /// The portion of this number: what was recorded since the last one, or the last one again. `None`: there is no recording of this id any more.
-    pub(crate) fn take(&self, now: Instant, id: u64, portion: u64) -> Option<Arc<Recorded>> {
+    pub(crate) fn take(&self, now: Instant, id: u64, portion: u64) -> Option<Recorded> {
         let mut recording = self.recording.borrow_mut();
         let recording = recording.as_mut().filter(|recording| recording.id == id)?;
         recording.taken = now;
         if let Some((number, last)) = &recording.last
             && *number == portion
         {
-            return Some(Arc::clone(last));
+            return Some(last.clone());
         }
-        let recorded = Arc::new(std::mem::take(&mut recording.recorded));
-        recording.last = Some((portion, Arc::clone(&recorded)));
+        let recorded = std::mem::take(&mut recording.recorded);
+        recording.last = Some((portion, recorded.clone()));
         Some(recorded)
     }
 
@@ -133,7 +132,7 @@ mod tests {
         let first =
             RecordedRequest { at: Duration::from_secs(2), range: ByteRange::at(0, 4096), direction: Direction::Read };
         assert_eq!(recorded.requests[0], first);
-        assert_eq!(recorder.take(at(9), 1, 1).as_deref(), Some(&Recorded::default()));
+        assert_eq!(recorder.take(at(9), 1, 1), Some(Recorded::default()));
         recorder.end(1);
         assert_eq!(recorder.take(at(9), 1, 2), None);
     }

@@ -177,7 +177,7 @@ impl Plane {
         name: VolumeName,
         id: u64,
         portion: u64,
-    ) -> Result<Option<Arc<Recorded>>, Error> {
+    ) -> Result<Option<Recorded>, Error> {
         Ok(self.volume(&name)?.take_recorded(id, portion))
     }
 

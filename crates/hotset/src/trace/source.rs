@@ -108,7 +108,7 @@ fn peek<const LENGTH: usize>(file: &mut (impl Read + Seek)) -> io::Result<[u8; L
     let mut head = Vec::with_capacity(LENGTH);
     let wanted = u64::try_from(LENGTH).expect("a length has 64 bits at most");
     let length = file.by_ref().take(wanted).read_to_end(&mut head)?;
-    file.seek(SeekFrom::Current(-i64::try_from(length).expect("it is short")))?;
+    file.seek(SeekFrom::Current(-i64::try_from(length).expect("what is looked at has 8 bytes at most")))?;
     head.resize(LENGTH, 0);
     Ok(head.try_into().expect("it has this length"))
 }
@@ -190,7 +190,9 @@ fn next_frame(mut packed: PackedFile) -> io::Result<Option<ZstdFrame>> {
             return StreamingDecoder::new(packed).map(Some).map_err(|error| io::Error::other(error.to_string()));
         }
         let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        packed.file.seek_relative(i64::from(length) + i64::try_from(SKIPPABLE_HEAD_BYTES).expect("it is short"))?;
+        packed.file.seek_relative(
+            i64::from(length) + i64::try_from(SKIPPABLE_HEAD_BYTES).expect("what is looked at has 8 bytes at most"),
+        )?;
     }
     Ok(None)
 }
