@@ -96,6 +96,8 @@ pub struct Advice {
     /// Parts of blocks that were read and written in this time.
     pub reads: u64,
     /// Of the reads, those of streams, which go past the cache.
+    #[serde(default)]
+    #[schema(required)]
     pub stream_reads: u64,
     pub writes: u64,
     /// The part of all blocks that is watched.
@@ -109,6 +111,8 @@ pub struct Advice {
     /// The size of the pool that it has now, of which other volumes take their part.
     pub present: Option<AdvisedSize>,
     /// How many these are.
+    #[serde(default)]
+    #[schema(required)]
     pub shared_with: u32,
     /// From this size on, no doubling brings two of a hundred reads that are not of streams. Null, if no size pays, or too little is known.
     pub recommended: Option<AdvisedSize>,

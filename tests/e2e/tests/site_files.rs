@@ -227,7 +227,8 @@ fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done(
 // proves: O2
 #[test]
 fn shares_and_pools_are_exchanged_in_one_apply() {
-    let daemon = Daemon::start();
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    daemon.launch();
     let image = |name: &str, mib: u64| daemon.site.blank(name, mib * MIB).display().to_string();
     let (ssd0, ssd1, other) = (image("ssd0", 64), image("ssd1", 64), image("other", 64));
     let (a, b) = (image("a", 16), image("b", 16));
@@ -257,6 +258,21 @@ fn shares_and_pools_are_exchanged_in_one_apply() {
     let text = site("p", "60", "60", ["", &spare]);
     daemon.refuse(&format!("apply {}", write(&daemon, "site.toml", &text)), 1, "Nothing was changed");
     assert_eq!(daemon.json("volume show a")["pool"], "r");
+
+    // What a pool could promise with SSDs that it gets is not known before.
+    let (third, c) = (image("third", 64), image("c", 16));
+    let larger = site("r", "90", "20", ["", &spare]).replace(&format!("{ssd1:?}]"), &format!("{ssd1:?}, {third:?}]"));
+    let promised = format!("{larger}\n[volume.c]\nbacking = {c:?}\npool = \"p\"\ncache-min = \"14M\"\n");
+    apply(&promised);
+    assert_eq!(daemon.json("volume show c")["cache_min"]["bytes"], 14 * MIB);
+
+    // Where an SSD was that is gone, another one may be by now.
+    daemon.stop();
+    fs::rename(&other, format!("{other}.away")).expect("it can be renamed");
+    daemon.site.blank("other", 64 * MIB);
+    daemon.launch();
+    let text = format!("[pool.p]\nspares = [{other:?}]\n");
+    assert!(daemon.ok(&format!("apply {}", write(&daemon, "spare.toml", &text))).contains("+ spare"));
 }
 
 // proves: O5

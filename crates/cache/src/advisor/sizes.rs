@@ -152,7 +152,7 @@ impl Sizes {
         let rest = larger_than(largest.blocks(), blocks);
         miniatures.push(largest);
         let mut sizes = Self { miniatures, rest, slots, rate, memory_max_bytes, accesses };
-        // What was kept by earlier versions has them.
+        // What is kept may be of a time when more was watched.
         sizes.drop_guesses();
         sizes.keep_within_memory();
         Ok(sizes)

@@ -68,8 +68,13 @@ impl<E: Env> Attachments<E> {
     /// Whether a volume of this name may join.
     pub(crate) fn check_newcomer(&self, name: &VolumeName) -> Result<(), Error> {
         self.check_new_name(name)?;
+        self.check_room(1, 0)
+    }
+
+    /// Whether there are places for so many more volumes, once so many have left.
+    pub(crate) fn check_room(&self, newcomers: usize, leavers: usize) -> Result<(), Error> {
         // One that left keeps its place until its backing device has taken all that it was sent.
-        if self.ids.in_use() >= limits::VOLUMES_MAX {
+        if newcomers > 0 && self.ids.in_use() + newcomers > limits::VOLUMES_MAX + leavers {
             let message = format!("pool {} has {} volumes, which is the most", self.pool_name, limits::VOLUMES_MAX);
             return Err(Error::new(ErrorKind::Refused, message));
         }

@@ -41,6 +41,8 @@ const _: () = assert!(REQUEST_PAGES_MAX <= 64);
 /// A key has the page in so many bits, and above them the volume's number.
 const PAGE_BITS: u32 = 42;
 const PAGES_END: u64 = 1 << PAGE_BITS;
+/// Every page that a volume can have.
+const ALL_PAGES: Range<u64> = 0..PAGES_END;
 const NUMBERS_MAX: usize = 1 << (u64::BITS - PAGE_BITS);
 
 /// Changes are remembered by stripes of so many pages, to tell reads that were under way: a read that shares its stripe with one brings
@@ -51,7 +53,7 @@ const STRIPES: usize = 256;
 /// Ranges of more pages than this part of all that are here are looked for among those that are here, the others page by page.
 const SWEEP_PART: u64 = 4;
 /// Pages that one turn supersedes: each may be looked for.
-const PAGES_PER_TURN: u64 = 8192;
+const SUPERSEDED_PER_TURN: u64 = 8192;
 
 /// The memory cache of one thread. A handle: cloning it is cheap.
 #[derive(Clone)]
@@ -332,7 +334,12 @@ impl VolumePages {
             return;
         }
         let [first, end] = [pages.start, pages.end].map(|page| self.key(page.min(PAGES_END - 1)));
-        let gone = if pages.end - pages.start > u64::from(state.resident.len()) / SWEEP_PART + 1 {
+        let gone = if *pages == ALL_PAGES {
+            // The count is not trusted where nothing comes after it.
+            let gone = state.resident.sweep(first..end + 1, u32::MAX);
+            assert!(gone == here, "{gone} pages of volume {} were in memory, and {here} were counted", self.number);
+            gone
+        } else if pages.end - pages.start > u64::from(state.resident.len()) / SWEEP_PART + 1 {
             state.resident.sweep(first..end, here)
         } else {
             state.resident.remove_all(first..end, here)
@@ -342,7 +349,7 @@ impl VolumePages {
 
     /// All pages may be something else from now on: the volume joined a pool or left it, or its backing device was opened again.
     pub(crate) fn forget_all(&self) {
-        self.supersede(&(0..PAGES_END));
+        self.supersede(&ALL_PAGES);
     }
 
     fn changes_of(&self, pages: &Range<u64>) -> u64 {
@@ -420,8 +427,8 @@ impl MemoryCacheState {
 
 /// Pages that are superseded, in parts of which each takes a turn, so that a trim of gigabytes does not hold up everybody else.
 pub(crate) fn in_turns(pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let turns = pages.start / PAGES_PER_TURN..pages.end.div_ceil(PAGES_PER_TURN);
-    turns.map(move |turn| pages.start.max(turn * PAGES_PER_TURN)..pages.end.min((turn + 1) * PAGES_PER_TURN))
+    let turns = pages.start / SUPERSEDED_PER_TURN..pages.end.div_ceil(SUPERSEDED_PER_TURN);
+    turns.map(move |turn| pages.start.max(turn * SUPERSEDED_PER_TURN)..pages.end.min((turn + 1) * SUPERSEDED_PER_TURN))
 }
 
 fn pages_in(bytes: u64) -> u32 {

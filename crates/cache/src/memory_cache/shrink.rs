@@ -8,7 +8,7 @@ use hotset_block::Env;
 use super::{MemoryCache, pages_in};
 
 /// Pages that go in one turn.
-const PAGES_PER_TURN: usize = 256;
+const RELEASED_PER_TURN: usize = 256;
 
 impl MemoryCache {
     /// Gives it another size, 0 for off, and lets it have all of that. Returns when what is too much has gone back to the kernel; a
@@ -58,12 +58,12 @@ impl MemoryCache {
     /// Whether there may be more to give back.
     pub(super) fn shrink_some(&self) -> bool {
         let mut state = self.state.borrow_mut();
-        for _ in 0..PAGES_PER_TURN {
+        for _ in 0..RELEASED_PER_TURN {
             if state.pages() <= state.allowed_pages || !(state.ahead.drop_oldest() || state.evict()) {
                 break;
             }
         }
-        let released = state.buffers.release_pages(PAGES_PER_TURN);
-        released == PAGES_PER_TURN || state.pages() > state.allowed_pages
+        let released = state.buffers.release_pages(RELEASED_PER_TURN);
+        released == RELEASED_PER_TURN || state.pages() > state.allowed_pages
     }
 }

@@ -100,8 +100,9 @@ impl<E: Env> PoolInner<E> {
         leave: &[VolumeName],
         stay: &[(VolumeName, VolumeSettings)],
     ) -> Result<(), Error> {
-        let known = |name: &VolumeName| self.attachments.named(name).is_ok();
-        stay.iter().filter(|(name, _)| !known(name)).try_for_each(|(name, _)| self.attachments.check_newcomer(name))?;
+        let is_known = |name: &VolumeName| self.attachments.named(name).is_ok();
+        let newcomers = stay.iter().filter(|(name, _)| !is_known(name)).count();
+        self.attachments.check_room(newcomers, leave.iter().filter(|name| is_known(name)).count())?;
         VolumeShares::of(&self.rooms).check_promises(leave, stay)
     }
 

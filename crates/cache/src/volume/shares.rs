@@ -1,6 +1,7 @@
 //! What volumes are promised of the cache, and how much of it they may have: as slots of the pool as it is now; and how
 //! slots that a volume has already are brought under a new share.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -53,9 +54,9 @@ impl<'p, E: Env> VolumeShares<'p, E> {
         leave: &[VolumeName],
         stay: &[(VolumeName, VolumeSettings)],
     ) -> Result<(), Error> {
-        let concerned = |name: &VolumeName| leave.contains(name) || stay.iter().any(|(stays, _)| stays == name);
+        let concerned: BTreeSet<&VolumeName> = leave.iter().chain(stay.iter().map(|(name, _)| name)).collect();
         let catalogue = self.pool.attachments.catalogue();
-        let others = catalogue.volumes.iter().filter(|volume| !concerned(&volume.spec.name));
+        let others = catalogue.volumes.iter().filter(|volume| !concerned.contains(&volume.spec.name));
         let mut promised: u64 = others.map(|volume| self.share_slots(&volume.spec.settings).0).sum();
         let slots = self.clean_slots_min();
         let room = slots.saturating_sub(u64::try_from(ready_wanted(slots)).expect("an address has 64 bits at most"));

@@ -213,13 +213,14 @@ impl Check<'_> {
         self.ask::<ChangePlan>(&path, set, &keys.join(", "), &subject, line).map(drop)
     }
 
-    /// What each pool would have promised to its volumes in the end. Those that come or change are asked about one after the other, together
-    /// with those before them: who is refused has the line.
+    /// What each pool would have promised to its volumes in the end. If that is too much, those that come or change are asked about one after
+    /// the other, together with those before them: who is refused has the line.
     fn check_promises(&mut self) -> Result<(), ApiError> {
         let steps = self.steps;
         let wanted: Vec<PromiseWanted<'_>> = steps.iter().filter_map(|step| self.promise_wanted(step)).collect();
-        // A pool that is made before is not there to be asked about.
-        let pools: BTreeSet<&str> = wanted.iter().map(|one| one.pool).filter(|pool| !self.is_new(pool)).collect();
+        // Of a pool that is made before, or gets SSDs, what it has then is not known yet.
+        let is_known = |pool: &&str| !self.is_new(pool) && !self.gets_ssds(pool);
+        let pools: BTreeSet<&str> = wanted.iter().map(|one| one.pool).filter(is_known).collect();
         for pool in pools {
             let leaves = |step: &'_ SiteStep| {
                 let SiteStep::DisableCache { volume, pool: from } = step else { return None };
@@ -227,21 +228,41 @@ impl Check<'_> {
             };
             let leave: Vec<String> = steps.iter().filter_map(leaves).collect();
             let of_pool: Vec<&PromiseWanted<'_>> = wanted.iter().filter(|promise| promise.pool == pool).collect();
+            if self.promises(pool, &leave, &of_pool, &[])?.is_ok() {
+                continue;
+            }
             for asked in 1..=of_pool.len() {
                 let (known, later) = of_pool.split_at(asked);
-                let later = later.iter().map(|promise| promise.volume.to_owned());
-                let volumes = PoolVolumes {
-                    leave: leave.iter().cloned().chain(later).collect(),
-                    stay: known.iter().map(|promise| promise.of_pool()).collect(),
-                };
                 let PromiseWanted { volume, key, line, .. } = known[asked - 1];
-                let (path, subject) = (format!("/pools/{pool}/volumes/plan"), format!("volume {volume}"));
-                if self.ask::<ChangePlan>(&path, &volumes, key, &subject, *line)?.is_none() {
+                if let Err(error) = self.promises(pool, &leave, known, later)? {
+                    self.note(&error, key, &format!("volume {volume}"), *line);
                     break;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Asks whether a pool could keep what it would have promised to `known`, with neither `leave` nor `later` in it.
+    fn promises(
+        &self,
+        pool: &str,
+        leave: &[String],
+        known: &[&PromiseWanted<'_>],
+        later: &[&PromiseWanted<'_>],
+    ) -> Result<Result<(), ApiError>, ApiError> {
+        let later = later.iter().map(|promise| promise.volume.to_owned());
+        let volumes = PoolVolumes {
+            leave: leave.iter().cloned().chain(later).collect(),
+            stay: known.iter().map(|promise| promise.of_pool()).collect(),
+        };
+        match self.client.send::<ChangePlan>(Method::POST, &format!("/pools/{pool}/volumes/plan"), &volumes) {
+            Ok(_) => Ok(Ok(())),
+            // A daemon of an earlier version cannot be asked.
+            Err(error) if error.kind == ApiErrorKind::NotFound => Ok(Ok(())),
+            Err(error) if concerns_the_daemon(error.kind) => Err(error),
+            Err(error) => Ok(Err(error)),
+        }
     }
 
     /// Of the step that brings a volume to a pool, or changes what it has there.
@@ -277,15 +298,23 @@ impl Check<'_> {
             Ok(plan) => Ok(Some(plan)),
             Err(error) if concerns_the_daemon(error.kind) => Err(error),
             Err(error) => {
-                let hint = if error.hint.is_empty() { String::new() } else { format!("; {}", error.hint) };
-                self.wrong.push(Mistake::new(line, format!("{key} of {subject}: {}{hint}", error.message)));
+                self.note(&error, key, subject, line);
                 Ok(None)
             }
         }
     }
 
+    fn note(&mut self, error: &ApiError, key: &str, subject: &str, line: usize) {
+        let hint = if error.hint.is_empty() { String::new() } else { format!("; {}", error.hint) };
+        self.wrong.push(Mistake::new(line, format!("{key} of {subject}: {}{hint}", error.message)));
+    }
+
     fn is_new(&self, pool: &str) -> bool {
         self.steps.iter().any(|step| matches!(step, SiteStep::CreatePool { pool: new, .. } if new.name == pool))
+    }
+
+    fn gets_ssds(&self, pool: &str) -> bool {
+        self.steps.iter().any(|step| matches!(step, SiteStep::AddSsds { pool: larger, .. } if larger == pool))
     }
 
     /// The volume is there, and keeps its pool.

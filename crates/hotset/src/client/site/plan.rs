@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use hotset_api::{
-    IoType, Pool, PoolCreate, PoolKind, PoolSet, PoolState, Share, Volume, VolumeCreate, VolumeSet, VolumeState,
+    IoType, Pool, PoolCreate, PoolKind, PoolSet, PoolState, Share, Ssd, SsdState, Volume, VolumeCreate, VolumeSet,
+    VolumeState,
 };
 use hotset_cache::config::PoolSettings;
 
@@ -256,9 +257,11 @@ impl Planner<'_> {
         for pool in &wanted.pools {
             for (key, paths) in [("ssds", &pool.ssds), ("spares", &pool.spares)] {
                 for path in paths.iter().flatten() {
-                    let same = |ssd: &&hotset_api::Ssd| (self.same)(&ssd.path, path);
+                    // Where one was that is gone, another one may be by now.
+                    let is_there = |ssd: &Ssd| !matches!(ssd.state, SsdState::Missing | SsdState::Expelled);
+                    let same = |ssd: &Ssd| is_there(ssd) && (self.same)(&ssd.path, path);
                     let moves = |owner: &&Pool| owner.name != pool.name || key == "spares";
-                    let owner = pools.iter().filter(moves).find(|owner| owner.ssds.iter().any(|ssd| same(&ssd)));
+                    let owner = pools.iter().filter(moves).find(|owner| owner.ssds.iter().any(same));
                     if let Some(owner) = owner {
                         let message = format!(
                             "{key} of pool {}: {path} is an SSD of pool {}, which has to be emptied first: apply a file without it there, and then this one",

@@ -11,8 +11,8 @@ use crate::plane::ThreadMemory;
 /// The largest share of a thread, and the smallest of one that has volumes.
 const SHARE_MAX: u64 = 16;
 const SHARE_MIN: u64 = 1;
-/// Between two changes of shares.
-const ROUND: Duration = Duration::from_secs(60);
+/// Between two changes of shares: each takes every thread a moment in which it serves nobody.
+const ROUND: Duration = Duration::from_secs(300);
 /// A thread whose pages have made room for this part of its size in a round needs more.
 const TURNED_OVER_PART: u64 = 16;
 
@@ -127,9 +127,9 @@ mod tests {
             given.iter().map(|bytes| (bytes * 100).div_ceil(4 * GIB)).collect()
         }
 
-        /// Hosts ask for so many bytes of this thread again and again, for some minutes.
-        fn minutes(&mut self, count: u64, asked: &[(usize, u64)]) -> Vec<u64> {
-            for _ in 0..count * 60 {
+        /// Hosts ask for so many bytes of this thread again and again, for some rounds.
+        fn rounds(&mut self, count: u64, asked: &[(usize, u64)]) -> Vec<u64> {
+            for _ in 0..count * ROUND.as_secs() {
                 for (thread, bytes) in asked {
                     let memory = &mut self.threads[*thread].memory;
                     memory.pages_used += 1;
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(threads.second(), [0, 100, 0]);
         threads.threads[2].has_volumes = true;
         assert_eq!(threads.second(), [0, 50, 50], "nothing is in memory yet");
-        assert_eq!(threads.minutes(30, &[(1, 9 * GIB), (2, 9 * GIB)]), [0, 50, 50]);
+        assert_eq!(threads.rounds(30, &[(1, 9 * GIB), (2, 9 * GIB)]), [0, 50, 50]);
         threads.threads[1].has_volumes = false;
         assert_eq!(threads.second(), [0, 0, 100]);
     }
@@ -163,13 +163,13 @@ mod tests {
     fn a_volume_that_is_made_beside_a_busy_pool_takes_little_of_its_memory_until_it_needs_more() {
         let mut threads = Threads::new(2);
         threads.threads[1].has_volumes = true;
-        threads.minutes(3, &[(1, 9 * GIB)]);
+        threads.rounds(3, &[(1, 9 * GIB)]);
         threads.threads[0].has_volumes = true;
         assert_eq!(threads.second(), [6, 95]);
-        assert_eq!(threads.minutes(600, &[(1, 9 * GIB)]), [6, 95], "nobody asks for it");
-        assert_eq!(threads.minutes(10, &[(0, 9 * GIB), (1, 9 * GIB)]), [50, 50], "both need all that they can get");
-        assert_eq!(threads.minutes(10, &[(1, 9 * GIB)]), [6, 95], "it was idle, and the other one was not");
-        assert_eq!(threads.minutes(600, &[]), [6, 95], "nobody needs more");
+        assert_eq!(threads.rounds(60, &[(1, 9 * GIB)]), [6, 95], "nobody asks for it");
+        assert_eq!(threads.rounds(10, &[(0, 9 * GIB), (1, 9 * GIB)]), [50, 50], "both need all that they can get");
+        assert_eq!(threads.rounds(10, &[(1, 9 * GIB)]), [6, 95], "it was idle, and the other one was not");
+        assert_eq!(threads.rounds(60, &[]), [6, 95], "nobody needs more");
     }
 
     // proves: M3
@@ -177,8 +177,8 @@ mod tests {
     fn what_a_thread_does_not_fill_another_one_gets() {
         let mut threads = Threads::new(2);
         threads.threads.iter_mut().for_each(|thread| thread.has_volumes = true);
-        let parts = threads.minutes(20, &[(0, GIB / 2), (1, 9 * GIB)]);
+        let parts = threads.rounds(20, &[(0, GIB / 2), (1, 9 * GIB)]);
         assert!(parts[0] <= 25 && parts[1] >= 75, "{parts:?}");
-        assert_eq!(threads.minutes(600, &[(0, GIB / 2), (1, 9 * GIB)]), parts, "they stay so");
+        assert_eq!(threads.rounds(60, &[(0, GIB / 2), (1, 9 * GIB)]), parts, "they stay so");
     }
 }

@@ -10,6 +10,7 @@ pub(super) fn deliver(
     target: NoticeTarget,
     settings: &NoticeSettings,
     notice: &Notice,
+    insists: bool,
 ) -> Result<Delivery, DeliveryFailure> {
     match target {
         NoticeTarget::WebHook => match &settings.web_hook {
@@ -17,7 +18,7 @@ pub(super) fn deliver(
             None => Ok(Delivery::to_all("it is not configured any more")),
         },
         NoticeTarget::Mail => match &settings.mail {
-            Some(mail) => mail::send(mail, notice, settings.timeout),
+            Some(mail) => mail::send(mail, notice, insists, settings.timeout),
             None => Ok(Delivery::to_all("it is not configured any more")),
         },
     }

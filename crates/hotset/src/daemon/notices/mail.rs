@@ -23,14 +23,14 @@ use crate::{given_file, running_time};
 /// the time limit.
 const EXCHANGES: u32 = 8;
 
-/// Blocks for a limited time: a server that answers byte for byte goes on with a thread of its own.
-pub(super) fn send(mail: &Mail, notice: &Notice, limit: Duration) -> Result<Delivery, DeliveryFailure> {
+/// `insists`: nobody gets it while one of several is refused for now. Blocks for a limited time: a server that answers byte for byte goes on with a thread of its own.
+pub(super) fn send(mail: &Mail, notice: &Notice, insists: bool, limit: Duration) -> Result<Delivery, DeliveryFailure> {
     let letter = Letter::of(mail, notice).map_err(|error| DeliveryFailure { what: error, permanent: true })?;
     let server = Server::of(mail, notice, limit).map_err(DeliveryFailure::passing)?;
     let limit = limit * (EXCHANGES + u32::try_from(mail.to.len()).unwrap_or(u32::MAX));
     let (done, sent) = mpsc::channel();
     let thread = std::thread::Builder::new().name("mail".to_owned()).spawn(move || {
-        let _ = done.send(server.take(&letter));
+        let _ = done.send(server.take(&letter, insists));
     });
     thread.map_err(|error| DeliveryFailure::passing(format!("no thread: {error}")))?;
     let late = || DeliveryFailure::passing(format!("it did not take the mail within {} s", limit.as_secs()));
@@ -135,11 +135,11 @@ impl Server {
     }
 
     /// In one transaction; who is refused does not keep it from the others.
-    fn take(&self, letter: &Letter) -> Result<Delivery, DeliveryFailure> {
+    fn take(&self, letter: &Letter, insists: bool) -> Result<Delivery, DeliveryFailure> {
         // A wrong name, password or certificate can be mended: then the same mail is taken.
         let mendable = |error: SmtpError| DeliveryFailure::passing(with_sources(&error));
         let mut connection = self.connect().map_err(mendable)?;
-        let outcome = Self::transfer(&mut connection, letter);
+        let outcome = Self::transfer(&mut connection, letter, insists);
         match &outcome {
             Ok(_) => drop(connection.quit()),
             Err(_) => connection.abort(),
@@ -147,17 +147,18 @@ impl Server {
         outcome
     }
 
-    fn transfer(connection: &mut SmtpConnection, letter: &Letter) -> Result<Delivery, DeliveryFailure> {
+    fn transfer(connection: &mut SmtpConnection, letter: &Letter, insists: bool) -> Result<Delivery, DeliveryFailure> {
         let mendable = |error: SmtpError| DeliveryFailure::passing(with_sources(&error));
         connection.command(MailFrom::new(Some(letter.from.clone()), letter.parameters())).map_err(mendable)?;
         let mut refused = Vec::new();
         for to in &letter.to {
             if let Err(error) = connection.command(Rcpt::new(to.clone(), Vec::new())) {
-                // It is not the server's answer: nothing more comes from it.
-                if error.status().is_none() {
-                    return Err(mendable(error));
+                let why = format!("{to}: {}", with_sources(&error));
+                // Without a status it is not the server's answer: nothing more comes from it.
+                if error.status().is_none() || (insists && !error.is_permanent()) {
+                    return Err(DeliveryFailure::passing(why));
                 }
-                refused.push(format!("{to}: {}", with_sources(&error)));
+                refused.push(why);
             }
         }
         if refused.len() == letter.to.len() {
@@ -207,7 +208,7 @@ mod tests {
     use super::*;
     use crate::daemon::notice_settings::NoticeSettings;
 
-    /// Takes one mail, and refuses recipients whose address has "gone" in it. Returns what it was told.
+    /// Takes one mail, and refuses recipients whose address has "gone" in it, and for now those with "full". Returns what it was told.
     fn take_one(stream: TcpStream) -> Vec<String> {
         let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
         let mut stream = stream;
@@ -217,6 +218,7 @@ mod tests {
         while let Some(line) = lines.next() {
             match line.split_whitespace().next().unwrap_or_default() {
                 "RCPT" if line.contains("gone") => say("550 5.1.1 no such mailbox"),
+                "RCPT" if line.contains("full") => say("452 4.2.2 mailbox full"),
                 "DATA" => {
                     say("354 go on");
                     told.extend(lines.by_ref().take_while(|line| line != "."));
@@ -233,7 +235,7 @@ mod tests {
         told
     }
 
-    fn send_to(to: &str) -> (Result<Delivery, DeliveryFailure>, Vec<String>) {
+    fn send_to(to: &str, insists: bool) -> (Result<Delivery, DeliveryFailure>, Vec<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let sink = std::thread::spawn(move || take_one(listener.accept().unwrap().0));
@@ -241,14 +243,14 @@ mod tests {
             "mail_to = [{to}]\nmail_from = \"hotset@example.org\"\nsmtp_host = \"127.0.0.1\"\nsmtp_port = {port}\nsmtp_security = \"none\""
         );
         let settings = NoticeSettings::of(toml::from_str(&table).unwrap()).unwrap();
-        let outcome = send(settings.mail.as_ref().unwrap(), &Notice::test(), Duration::from_secs(60));
+        let outcome = send(settings.mail.as_ref().unwrap(), &Notice::test(), insists, Duration::from_secs(60));
         (outcome, sink.join().unwrap())
     }
 
     // proves: O4
     #[test]
     fn a_recipient_who_is_refused_keeps_the_mail_from_nobody_else() {
-        let (outcome, told) = send_to("\"gone@example.org\", \"here@example.org\"");
+        let (outcome, told) = send_to("\"gone@example.org\", \"here@example.org\"", true);
         let delivery = outcome.unwrap();
         assert_eq!(delivery.answer, "250 taken");
         assert!(delivery.refused.len() == 1 && delivery.refused[0].contains("gone@example.org: "), "{delivery:?}");
@@ -261,7 +263,19 @@ mod tests {
     // proves: O4
     #[test]
     fn where_all_are_refused_the_mail_is_sent_again_later() {
-        let failure = send_to("\"gone@example.org\"").0.expect_err("nobody has it");
+        let failure = send_to("\"gone@example.org\"", false).0.expect_err("nobody has it");
         assert!(!failure.permanent && failure.what.contains("no such mailbox"), "{failure:?}");
+    }
+
+    // proves: O4
+    #[test]
+    fn one_who_is_refused_for_now_is_asked_for_again_and_in_the_end_the_others_get_it() {
+        let to = "\"here@example.org\", \"full@example.org\"";
+        let (outcome, told) = send_to(to, true);
+        let failure = outcome.expect_err("not for all");
+        assert!(!failure.permanent && failure.what.contains("full@example.org: "), "{failure:?}");
+        assert!(!told.iter().any(|line| line == "DATA"), "nobody gets it twice: {told:?}");
+        let delivery = send_to(to, false).0.unwrap();
+        assert!(delivery.refused[0].contains("mailbox full"), "{delivery:?}");
     }
 }

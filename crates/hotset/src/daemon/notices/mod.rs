@@ -131,7 +131,7 @@ impl Notices {
             let settings = Arc::clone(&settings);
             asked.push(async move {
                 let (to, words) = (settings.address(target), target.words());
-                let told = blocking(move || deliver::deliver(target, &settings, &Notice::test())).await?;
+                let told = blocking(move || deliver::deliver(target, &settings, &Notice::test(), false)).await?;
                 let (ok, answer) = match told {
                     Ok(delivery) => (delivery.refused.is_empty(), delivery.told()),
                     Err(failure) => (false, failure.what),

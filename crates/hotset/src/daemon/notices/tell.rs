@@ -22,6 +22,10 @@ use crate::state_file;
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
+/// A mail server that refuses one of several recipients for now (RFC 5321 section 4.2.1: 4yz) is asked again until the pause is this long, for a minute in
+/// all; then the others get the mail.
+const INSISTS_UNTIL: Duration = Duration::from_secs(64);
+
 /// Events that wait for a target at most; of the older ones it is told only how many there were.
 const WAITING_MAX: usize = 256;
 
@@ -58,6 +62,8 @@ struct Progress {
     pause: Duration,
     /// When it may be tried again.
     not_before: Option<Instant>,
+    /// Who is refused for now keeps a mail from the others no more: that was waited for.
+    goes_without: bool,
     /// The state directory has it.
     kept: bool,
 }
@@ -76,8 +82,14 @@ impl Teller {
             Err(error) => return self.register.raise(self.target.condition(), error.to_string()),
         };
         let mut newest = self.events.follow();
-        let mut progress =
-            Progress { told: self.newest_id, rate: Rate::default(), pause: PAUSE, not_before: None, kept: false };
+        let mut progress = Progress {
+            told: self.newest_id,
+            rate: Rate::default(),
+            pause: PAUSE,
+            not_before: None,
+            goes_without: false,
+            kept: false,
+        };
         if let Some(Told { event_id, left_out }) = self.remembered() {
             // Events that were lost leave their numbers to others.
             progress.told = event_id.min(self.newest_id);
@@ -91,8 +103,9 @@ impl Teller {
                 tokio::select! {
                     changed = newest.changed() => changed,
                     changed = self.settings.changed() => {
-                        // What failed may have been mended by it.
+                        // What failed may have been mended by it; what fails still is told again.
                         progress.try_at_once();
+                        self.register.clear(self.target.condition());
                         changed
                     }
                     () = tokio::time::sleep(wait) => Ok(()),
@@ -159,7 +172,9 @@ impl Teller {
             after = last.id;
             waiting.extend(list.events.into_iter().filter(|event| settings.wants(event)));
         }
-        let surplus = waiting.len().saturating_sub(WAITING_MAX);
+        // An error at the front is told, or left out by its own limit.
+        let surplus = waiting.iter().take(waiting.len().saturating_sub(WAITING_MAX));
+        let surplus = surplus.take_while(|event| Urgency::of(event) == Urgency::Usual).count();
         let surplus: Vec<Event> = waiting.drain(..surplus).collect();
         self.leave_out(progress, &surplus);
         if waiting.is_empty() {
@@ -201,7 +216,8 @@ impl Teller {
         notice: &Notice,
         urgency: Urgency,
     ) -> Result<(), DeliveryFailure> {
-        let outcome = deliver(self.target, settings, notice);
+        let insists = !progress.goes_without && progress.pause < INSISTS_UNTIL;
+        let outcome = deliver(self.target, settings, notice, insists);
         let place = || format!("{} {}", self.target.words(), settings.address(self.target));
         match &outcome {
             Ok(delivery) => {
@@ -209,6 +225,7 @@ impl Teller {
                 self.counters.notice_sent();
                 progress.rate.told(Instant::now(), urgency);
                 progress.try_at_once();
+                progress.goes_without = !delivery.refused.is_empty();
                 match delivery.refused.as_slice() {
                     [] => self.register.clear(self.target.condition()),
                     refused => {
@@ -299,7 +316,14 @@ mod tests {
             directory: directory.path().to_owned(),
             newest_id: 0,
         };
-        let mut progress = Progress { told: 0, rate: Rate::default(), pause: PAUSE, not_before: None, kept: true };
+        let mut progress = Progress {
+            told: 0,
+            rate: Rate::default(),
+            pause: PAUSE,
+            not_before: None,
+            goes_without: false,
+            kept: true,
+        };
         let mut reason = || {
             teller.try_to_tell(&mut progress, &settings, &Notice::test(), Urgency::Usual).unwrap_err();
             register.all(Vec::new())[0].reason.clone()
