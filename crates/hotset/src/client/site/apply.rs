@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hotset_api::{
     ApiError, ApiErrorKind, CacheEnable, ChangePlan, Operation, OperationKind, OperationStart, PoolCreate, PoolList,
@@ -41,11 +41,11 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &ApplyArguments) -
             wrong.iter().map(|wrong| format!("{}, line {}: {}", file.display(), wrong.line, wrong.message)).collect();
         invalid(format!("{}\nNothing was changed", lines.join("\n")))
     };
-    let wanted = WantedSite::parse(&text).map_err(told)?;
+    let here = client.door().is_of_this_machine();
+    let wanted = WantedSite::parse(&text, &|path| identity(here, path)).map_err(told)?;
     let pools: PoolList = client.get_exactly("/pools")?;
     let volumes: VolumeList = client.get_exactly("/volumes")?;
-    let here = client.door().is_of_this_machine();
-    let same = |one: &str, other: &str| is_same(here, one, other);
+    let same = |one: &str, other: &str| one == other || identity(here, one) == identity(here, other);
     let plan = plan(&wanted, &pools.pools, &volumes.volumes, &same).map_err(told)?;
     let refused = check(client, &plan.steps, here, &same)?;
     if !refused.is_empty() {
@@ -81,10 +81,10 @@ fn read(file: &Path) -> std::io::Result<String> {
     std::io::stdin().read_to_string(&mut text).map(|_| text)
 }
 
-/// Two names of one file, where that can be seen.
-fn is_same(here: bool, one: &str, other: &str) -> bool {
-    let real = |path: &str| std::fs::canonicalize(path).ok();
-    one == other || (here && real(one).is_some_and(|path| real(other) == Some(path)))
+/// The one path of a file that may have several, where that can be seen.
+fn identity(here: bool, path: &str) -> PathBuf {
+    let known = if here { std::fs::canonicalize(path).ok() } else { None };
+    known.unwrap_or_else(|| PathBuf::from(path))
 }
 
 /// What the daemon would refuse, asked of it before anything is changed; each with its line.

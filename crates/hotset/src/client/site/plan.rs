@@ -162,9 +162,8 @@ pub(super) fn plan(
     same: &dyn Fn(&str, &str) -> bool,
 ) -> Result<SitePlan, Vec<Mistake>> {
     let mut planner = Planner { same, steps: Vec::new(), last: Vec::new(), wrong: Vec::new() };
-    planner.check_uses(wanted);
-    planner.check_taken(wanted, pools);
     for pool in &wanted.pools {
+        planner.check_taken(pool, pools);
         match pools.iter().find(|current| current.name == pool.name) {
             Some(current) => planner.change_pool(pool, current),
             None => planner.create_pool(pool),
@@ -226,50 +225,19 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Nothing is used twice under two names; what is named twice alike was told before.
-    fn check_uses(&mut self, wanted: &WantedSite) {
-        let mut uses: Vec<(&str, String)> = Vec::new();
-        for pool in &wanted.pools {
-            for (key, paths) in [("ssds", &pool.ssds), ("spares", &pool.spares)] {
-                for path in paths.iter().flatten() {
-                    self.check_use(&mut uses, path, format!("{key} of pool {}", pool.name), pool.line_of(key));
-                }
-            }
-        }
-        for volume in &wanted.volumes {
-            if let Some(backing) = &volume.backing {
-                let own = format!("backing of volume {}", volume.name);
-                self.check_use(&mut uses, backing, own, volume.line_of("backing"));
-            }
-        }
-    }
-
-    fn check_use<'f>(&mut self, uses: &mut Vec<(&'f str, String)>, path: &'f str, own: String, line: usize) {
-        if let Some((other, user)) = uses.iter().find(|(other, _)| (self.same)(other, path)) {
-            let message = format!("{own}: {path} is the same as {other}, which is in {user}");
-            self.wrong.push(Mistake::new(line, message));
-        }
-        uses.push((path, own));
-    }
-
     /// An SSD that a pool is to give to another one, or to keep as a spare, has to be emptied first, which comes last.
-    fn check_taken(&mut self, wanted: &WantedSite, pools: &[Pool]) {
-        for pool in &wanted.pools {
-            for (key, paths) in [("ssds", &pool.ssds), ("spares", &pool.spares)] {
-                for path in paths.iter().flatten() {
-                    // Where one was that is gone, another one may be by now.
-                    let is_there = |ssd: &Ssd| !matches!(ssd.state, SsdState::Missing | SsdState::Expelled);
-                    let same = |ssd: &Ssd| is_there(ssd) && (self.same)(&ssd.path, path);
-                    let moves = |owner: &&Pool| owner.name != pool.name || key == "spares";
-                    let owner = pools.iter().filter(moves).find(|owner| owner.ssds.iter().any(same));
-                    if let Some(owner) = owner {
-                        let message = format!(
-                            "{key} of pool {}: {path} is an SSD of pool {}, which has to be emptied first: apply a file without it there, and then this one",
-                            pool.name, owner.name
-                        );
-                        self.wrong.push(Mistake::new(pool.line_of(key), message));
-                    }
-                }
+    fn check_taken(&mut self, wanted: &PoolWanted, pools: &[Pool]) {
+        for (key, path) in wanted.devices() {
+            // Where one was that is gone, another one may be by now.
+            let is_there = |ssd: &Ssd| !matches!(ssd.state, SsdState::Missing | SsdState::Expelled);
+            let same = |ssd: &Ssd| is_there(ssd) && (self.same)(&ssd.path, path);
+            let moves = |owner: &&Pool| owner.name != wanted.name || key == "spares";
+            if let Some(owner) = pools.iter().filter(moves).find(|owner| owner.ssds.iter().any(same)) {
+                let message = format!(
+                    "{key} of pool {}: {path} is an SSD of pool {}, which has to be emptied first: apply a file without it there, and then this one",
+                    wanted.name, owner.name
+                );
+                self.wrong.push(Mistake::new(wanted.line_of(key), message));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What a site file asks for: names, values and settings that are each right by themselves.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use hotset_api::{IoType, PoolKind};
 use hotset_cache::config::{self, BlockBytes, PoolName, VolumeName};
@@ -46,53 +47,46 @@ pub(super) struct WantedSite {
 }
 
 impl WantedSite {
+    /// `identity`: of a file or device, whatever it is called.
+    ///
     /// # Errors
     /// Everything that is wrong, in the order of the file.
-    pub(super) fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
+    pub(super) fn parse(text: &str, identity: &dyn Fn(&str) -> PathBuf) -> Result<Self, Vec<Mistake>> {
         let file = SiteFile::parse(text)?;
         let (mut wanted, mut wrong) = (Self::default(), Vec::new());
         file.pools.into_iter().for_each(|entry| wanted.pools.push(pool(entry, &mut wrong)));
         file.volumes.into_iter().for_each(|entry| wanted.volumes.push(volume(entry, &mut wrong)));
-        let mut backings: BTreeMap<&str, &str> = BTreeMap::new();
-        for volume in &wanted.volumes {
-            let Some(backing) = &volume.backing else { continue };
-            if let Some(other) = backings.insert(backing, &volume.name) {
-                let message = format!("backing of volume {}: {backing} is that of volume {other} already", volume.name);
-                wrong.push(Mistake::new(volume.line_of("backing"), message));
-            }
-        }
-        wanted.check_ssds(&mut wrong);
+        wanted.check_uses(identity, &mut wrong);
         wrong.sort_by_key(|wrong| wrong.line);
         if wrong.is_empty() { Ok(wanted) } else { Err(wrong) }
     }
-}
 
-impl WantedSite {
-    /// An SSD is of one pool, in use or as a spare, and once; and no volume lies on it.
-    fn check_ssds(&self, wrong: &mut Vec<Mistake>) {
-        let mut uses: BTreeMap<&str, String> = BTreeMap::new();
-        for pool in &self.pools {
-            for (key, paths) in [("ssds", &pool.ssds), ("spares", &pool.spares)] {
-                let own = format!("{key} of pool {}", pool.name);
-                for path in paths.iter().flatten() {
-                    if let Some(other) = uses.insert(path, own.clone()) {
-                        wrong.push(Mistake::new(pool.line_of(key), format!("{own}: {path} is in {other} already")));
-                    }
-                }
+    /// A device has one use: an SSD is of one pool, in use or as a spare, and no volume lies on it or on that of another one.
+    fn check_uses(&self, identity: &dyn Fn(&str) -> PathBuf, wrong: &mut Vec<Mistake>) {
+        let of_pool = |pool: &PoolWanted, key| (format!("{key} of pool {}", pool.name), pool.line_of(key));
+        let of_pools =
+            self.pools.iter().flat_map(|pool| pool.devices().map(move |(key, path)| (path, of_pool(pool, key))));
+        let of_volumes = self.volumes.iter().filter_map(|volume| {
+            let own = format!("backing of volume {}", volume.name);
+            Some((volume.backing.as_deref()?, (own, volume.line_of("backing"))))
+        });
+        let mut uses: BTreeMap<PathBuf, (&str, String)> = BTreeMap::new();
+        for (path, (own, line)) in of_pools.chain(of_volumes) {
+            if let Some((other, user)) = uses.insert(identity(path), (path, own.clone())) {
+                let called = if other == path { String::new() } else { format!(" is {other}, which") };
+                wrong.push(Mistake::new(line, format!("{own}: {path}{called} is in {user} already")));
             }
-        }
-        for volume in &self.volumes {
-            let Some((backing, user)) = volume.backing.as_ref().and_then(|path| uses.get_key_value(path.as_str()))
-            else {
-                continue;
-            };
-            let message = format!("backing of volume {}: {backing} is in {user} already", volume.name);
-            wrong.push(Mistake::new(volume.line_of("backing"), message));
         }
     }
 }
 
 impl PoolWanted {
+    /// Paths of its SSDs and of its spares, with their key.
+    pub(super) fn devices(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let ssds = self.ssds.iter().flatten().map(|path| ("ssds", path.as_str()));
+        ssds.chain(self.spares.iter().flatten().map(|path| ("spares", path.as_str())))
+    }
+
     /// Where a key stands, or the table.
     pub(super) fn line_of(&self, key: &str) -> usize {
         self.lines.get(key).copied().unwrap_or(self.line)
@@ -205,9 +199,13 @@ fn block_size(text: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<WantedSite, Vec<Mistake>> {
+        WantedSite::parse(text, &|path| PathBuf::from(path))
+    }
+
     #[test]
     fn a_whole_site_is_understood() {
-        let wanted = WantedSite::parse(
+        let wanted = parse(
             "[pool.fast]\ntype = \"read-write\"\nio-type = \"database\"\nblock-size = \"1M\"\nchecksums = true\nssds = [\"/a\"]\nspares = []\n\
              fetch-rate = \"high\"\npopulate-on-read = 1\n[volume.data]\nbacking = \"/dev/md0\"\npool = \"fast\"\nblock = 4096\nread-only = \"off\"\nmode = \"write-through\"\n",
         );
@@ -225,7 +223,7 @@ mod tests {
     #[test]
     fn everything_that_is_wrong_is_told_with_line_and_key() {
         let text = "[pool.fast]\ntype = \"raid\"\npolicy = \"mru\"\nssds = \"/a\"\ncolour = 1\n[volume.v]\nbacking = \"disk\"\nblock = 1024\n[volume.\".w\"]\nmode = [\"a\"]\n";
-        let wrong = WantedSite::parse(text).expect_err("nearly all of it is wrong");
+        let wrong = parse(text).expect_err("nearly all of it is wrong");
         let told: Vec<(usize, &str)> = wrong.iter().map(|wrong| (wrong.line, wrong.message.as_str())).collect();
         for (line, parts) in [
             (2, ["type of pool fast", "read, read-write"]),
@@ -241,7 +239,13 @@ mod tests {
             parts.iter().for_each(|part| assert!(message.contains(part), "{message}"));
         }
         let twice = "[volume.a]\nbacking = \"/x\"\n[volume.b]\nbacking = \"/x\"\n";
-        let wrong = WantedSite::parse(twice).expect_err("one device, two volumes");
+        let wrong = parse(twice).expect_err("one device, two volumes");
         assert_eq!((wrong[0].line, wrong[0].message.contains("volume a already")), (4, true));
+        let two_names = "[pool.a]\nssds = [\"/x\"]\n[pool.b]\nspares = [\"/dev/disk/x\"]\n";
+        let wrong = WantedSite::parse(two_names, &|_| PathBuf::from("/x")).expect_err("one device, two names");
+        assert_eq!(
+            (wrong[0].line, wrong[0].message.as_str()),
+            (4, "spares of pool b: /dev/disk/x is /x, which is in ssds of pool a already")
+        );
     }
 }

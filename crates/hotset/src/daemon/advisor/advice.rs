@@ -489,6 +489,18 @@ mod tests {
         "v".parse().unwrap()
     }
 
+    /// A pool of this size, and otherwise as the volume's.
+    fn sized(size_mib: u64) -> Case {
+        Case {
+            size_bytes: size_mib << 20,
+            kind: None,
+            block_bytes: None,
+            policy: None,
+            populate_on_read: None,
+            populate_on_write: None,
+        }
+    }
+
     // proves: A3
     #[test]
     fn a_size_is_recommended_with_what_it_buys_and_the_present_one_beside_it() {
@@ -599,14 +611,7 @@ mod tests {
         let told = advice(&name(), &written, &facts(), ASKED);
         assert_eq!((told.curve.len(), told.present, told.recommended), (0, None, None));
         assert!(told.sentence.starts_with("Nothing was read in this time"), "{}", told.sentence);
-        let case = Case {
-            size_bytes: 200 << 20,
-            kind: None,
-            block_bytes: None,
-            policy: None,
-            populate_on_read: None,
-            populate_on_write: None,
-        };
+        let case = sized(200);
         let told = whatif(&name(), &written, &facts(), ASKED, &[case]).unwrap();
         assert_eq!(told.pools[0].answer, None);
         assert!(told.pools[0].unanswered.starts_with("nothing was read"), "{}", told.pools[0].unanswered);
@@ -618,14 +623,7 @@ mod tests {
     // proves: A4
     #[test]
     fn other_sizes_are_answered_and_what_is_not_watched_says_how_to_ask() {
-        let case = |size_mib: u64, policy| Case {
-            size_bytes: size_mib << 20,
-            kind: None,
-            block_bytes: None,
-            policy,
-            populate_on_read: None,
-            populate_on_write: None,
-        };
+        let case = |size_mib: u64, policy| Case { policy, ..sized(size_mib) };
         let cases = [case(200, None), case(400, Some(PolicyKind::Lru)), case(1536, Some(PolicyKind::Lru))];
         let told = whatif(&name(), &sums(10_000), &facts(), ASKED, &cases).unwrap();
         assert_eq!(told.pools[0].answer.map(|size| size.hit_ratio), Some(0.4));
@@ -647,14 +645,7 @@ mod tests {
     // proves: A4
     #[test]
     fn a_pool_that_there_cannot_be_is_refused() {
-        let case = Case {
-            size_bytes: 200 << 20,
-            kind: None,
-            block_bytes: None,
-            policy: None,
-            populate_on_read: None,
-            populate_on_write: None,
-        };
+        let case = sized(200);
         let refused = |case: Case| whatif(&name(), &sums(10_000), &facts(), ASKED, &[case]).unwrap_err().message;
         assert!(refused(Case { size_bytes: 1 << 19, ..case }).contains("size 512 KiB: it holds no block of 1 MiB"));
         assert!(refused(Case { populate_on_read: Some(0), ..case }).contains("populate-on-read 0: it is 1 to 4"));

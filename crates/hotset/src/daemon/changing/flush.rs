@@ -278,6 +278,9 @@ impl Draining {
             return Ok(FlushCancelled { changed: false, name: subject.name().to_owned() });
         };
         let changed = self.stop(running).await?;
+        if changed {
+            self.records.changes.note(subject.for_api(), "its flush is cancelled");
+        }
         Ok(FlushCancelled { changed, name: subject.name().to_owned() })
     }
 

@@ -135,14 +135,7 @@ pub(super) async fn pool_flush(State(rooms): Manages, Name(name): Name<String>) 
 #[utoipa::path(delete, path = "/api/v1/pools/{name}/flush", params(("name" = String, Path)),
     responses((status = 200, body = api::FlushCancelled), (status = "default", body = ApiError)))]
 pub(super) async fn cancel_pool_flush(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::FlushCancelled> {
-    lasting(async move {
-        let cancelled = rooms.draining.cancel_flush(&Subject::pool(&name)?).await?;
-        if cancelled.changed {
-            rooms.note(SubjectKind::Pool, &name, "its flush is cancelled");
-        }
-        Ok(cancelled)
-    })
-    .await
+    lasting(async move { rooms.draining.cancel_flush(&Subject::pool(&name)?).await }).await
 }
 
 /// What is written may stay dirty again, after a flush that held it.

@@ -105,14 +105,7 @@ pub(super) async fn cancel_volume_flush(
     State(rooms): Manages,
     Name(name): Name<String>,
 ) -> Answer<api::FlushCancelled> {
-    lasting(async move {
-        let cancelled = rooms.draining.cancel_flush(&Subject::volume(&name)?).await?;
-        if cancelled.changed {
-            rooms.note(SubjectKind::Volume, &name, "its flush is cancelled");
-        }
-        Ok(cancelled)
-    })
-    .await
+    lasting(async move { rooms.draining.cancel_flush(&Subject::volume(&name)?).await }).await
 }
 
 /// What is written may stay dirty again, after a flush that held it.

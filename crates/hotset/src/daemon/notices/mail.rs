@@ -136,8 +136,6 @@ impl Server {
 
     /// In one transaction; who is refused does not keep it from the others.
     fn take(&self, letter: &Letter, insists: bool) -> Result<Delivery, DeliveryFailure> {
-        // A wrong name, password or certificate can be mended: then the same mail is taken.
-        let mendable = |error: SmtpError| DeliveryFailure::passing(with_sources(&error));
         let mut connection = self.connect().map_err(mendable)?;
         let outcome = Self::transfer(&mut connection, letter, insists);
         match &outcome {
@@ -148,7 +146,6 @@ impl Server {
     }
 
     fn transfer(connection: &mut SmtpConnection, letter: &Letter, insists: bool) -> Result<Delivery, DeliveryFailure> {
-        let mendable = |error: SmtpError| DeliveryFailure::passing(with_sources(&error));
         connection.command(MailFrom::new(Some(letter.from.clone()), letter.parameters())).map_err(mendable)?;
         let mut refused = Vec::new();
         for to in &letter.to {
@@ -170,6 +167,11 @@ impl Server {
         let response = connection.message(&letter.text).map_err(of_text)?;
         Ok(Delivery { answer: answer(&response), refused })
     }
+}
+
+/// A wrong name, password or certificate: then the same mail is taken.
+fn mendable(error: SmtpError) -> DeliveryFailure {
+    DeliveryFailure::passing(with_sources(&error))
 }
 
 fn answer(response: &Response) -> String {

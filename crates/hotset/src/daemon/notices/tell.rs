@@ -69,6 +69,11 @@ struct Progress {
 }
 
 impl Progress {
+    /// Nothing failed yet.
+    fn new(told: u64) -> Self {
+        Self { told, rate: Rate::default(), pause: PAUSE, not_before: None, goes_without: false, kept: false }
+    }
+
     fn try_at_once(&mut self) {
         (self.pause, self.not_before) = (PAUSE, None);
     }
@@ -82,14 +87,7 @@ impl Teller {
             Err(error) => return self.register.raise(self.target.condition(), error.to_string()),
         };
         let mut newest = self.events.follow();
-        let mut progress = Progress {
-            told: self.newest_id,
-            rate: Rate::default(),
-            pause: PAUSE,
-            not_before: None,
-            goes_without: false,
-            kept: false,
-        };
+        let mut progress = Progress::new(self.newest_id);
         if let Some(Told { event_id, left_out }) = self.remembered() {
             // Events that were lost leave their numbers to others.
             progress.told = event_id.min(self.newest_id);
@@ -316,14 +314,7 @@ mod tests {
             directory: directory.path().to_owned(),
             newest_id: 0,
         };
-        let mut progress = Progress {
-            told: 0,
-            rate: Rate::default(),
-            pause: PAUSE,
-            not_before: None,
-            goes_without: false,
-            kept: true,
-        };
+        let mut progress = Progress { kept: true, ..Progress::new(0) };
         let mut reason = || {
             teller.try_to_tell(&mut progress, &settings, &Notice::test(), Urgency::Usual).unwrap_err();
             register.all(Vec::new())[0].reason.clone()
