@@ -105,6 +105,11 @@ fn compare_curves(trace: &Trace, block: BlockBytes, threshold: u8) -> Vec<Adviso
     let accessed = footprint.bytes() / block.get();
     let compared: Vec<u64> = SHARES.iter().map(|share| (accessed * share / 1000).max(1)).collect();
     let memory_bytes = live.memory_bytes();
+    if live.accesses().reads == 0 {
+        // Where nothing is read there is no curve.
+        assert_eq!((live.curve(), live.lru_at(&compared)), (Curve::default(), Curve::default()), "{}", trace.name);
+        return Vec::new();
+    }
     let mut rows = vec![row(trace, format!("s3-fifo {:4} KiB threshold {threshold}", block.get() >> 10), {
         let exact = exact(trace, &footprint, setup(block, PolicyKind::S3Fifo, threshold), &compared);
         errors(&live.curve(), &exact)

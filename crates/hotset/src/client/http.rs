@@ -22,9 +22,12 @@ use tokio_rustls::TlsConnector;
 use super::address::{Address, Credentials, tls};
 use crate::endpoint::Endpoint;
 use crate::escape::escaped;
+use crate::running_time::Tries;
 
 /// How long a daemon elsewhere has to answer the call.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How long a daemon of this machine that was just started may take to listen.
+const START_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where the daemon is, what it is shown, and what becomes of its answers. Each request makes its own connection.
 #[derive(Clone)]
@@ -204,8 +207,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 async fn connect(door: &ApiDoor) -> std::io::Result<Box<dyn Stream>> {
     Ok(match &door.address {
-        Address::Here(Endpoint::Unix(socket)) => Box::new(UnixStream::connect(socket).await?),
-        Address::Here(Endpoint::Tcp(address)) => Box::new(TcpStream::connect(address).await?),
+        Address::Here(Endpoint::Unix(socket)) => Box::new(once_started(door, || UnixStream::connect(socket)).await?),
+        Address::Here(Endpoint::Tcp(address)) => Box::new(once_started(door, || TcpStream::connect(address)).await?),
         Address::Elsewhere { host, port } => {
             let config = door.tls.clone().expect("a door to elsewhere is made with it");
             let connected = tokio::time::timeout(CONNECT_LIMIT, call(host, *port, config)).await;
@@ -213,6 +216,28 @@ async fn connect(door: &ApiDoor) -> std::io::Result<Box<dyn Stream>> {
             Box::new(connected.unwrap_or_else(|_| Err(late()))?)
         }
     })
+}
+
+/// Connects by `connect`, again and again for a moment while nobody listens: a command that comes right after the start of
+/// the daemon needs no wait of its caller.
+async fn once_started<T, C: Future<Output = std::io::Result<T>>>(
+    door: &ApiDoor,
+    connect: impl Fn() -> C,
+) -> std::io::Result<T> {
+    // Who waits for less learns that nobody is there before that time is over.
+    let limit = door.answers.limit.map_or(START_LIMIT, |limit| START_LIMIT.min(limit / 4));
+    let mut tries = Tries::within(limit);
+    loop {
+        match connect().await {
+            Err(error) if is_nobody(error.kind()) && tries.again() => tokio::time::sleep(Tries::PAUSE).await,
+            result => return result,
+        }
+    }
+}
+
+/// Nobody listens there.
+fn is_nobody(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused)
 }
 
 async fn call(
@@ -288,7 +313,7 @@ fn not_there(address: &Address, error: &std::io::Error) -> ApiError {
         "--api-ca or HOTSET_API_CA names a file with the daemon's certificate or that of its authority"
     } else if kind == ErrorKind::PermissionDenied {
         "only the daemon's own user may use it"
-    } else if matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused) {
+    } else if is_nobody(kind) {
         "start the daemon with `hotset serve`, or name its API with --api or HOTSET_API"
     } else {
         "name the daemon's API with --api or HOTSET_API"
@@ -335,6 +360,25 @@ mod tests {
             assert_eq!(error.kind, ApiErrorKind::Unavailable);
             assert!(error.message.contains("did not answer within 0.2 s"), "{}", error.message);
         }
+    }
+
+    #[test]
+    fn a_command_that_comes_before_the_daemon_listens_waits_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("api");
+        let answers = Answers { limit: None, for_people: true };
+        let door =
+            ApiDoor::new(Address::Here(Endpoint::Unix(socket.clone())), Credentials::default(), answers).unwrap();
+        let client = Client::new(door.clone()).unwrap();
+        let connected = client.block_on(async {
+            let listens_later = async {
+                tokio::time::sleep(Tries::PAUSE * 3).await;
+                UnixListener::bind(&socket).unwrap()
+            };
+            let (connected, _listener) = tokio::join!(connect(&door), listens_later);
+            connected
+        });
+        assert!(connected.is_ok(), "{:?}", connected.err());
     }
 
     #[test]
