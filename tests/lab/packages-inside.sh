@@ -129,7 +129,10 @@ echo "guest: a removal was refused"
 step hotset pool set fast dirty-watermark=90 dirty-age=30d flush-rate=low
 step hotset volume set data write-cutoff=off
 # More than is flushed by itself until the daemon stops: then nothing would be at risk, and no rule be needed.
-step dd if=/dev/urandom of=/dev/hotset/data bs=1M count=64 oflag=direct
+make_dirty() {
+    step dd if=/dev/urandom of=/dev/hotset/data bs=1M count=64 oflag=direct
+}
+make_dirty
 dpkg --remove hotset > /run/removed 2>&1 || failed "the package is not removed"
 cat /run/removed
 step grep "data at risk: .*MiB" /run/removed
@@ -140,6 +143,7 @@ step grep "63-z-hotset.rules stays" /run/removed
 step dpkg --install /packages/newer.deb
 step systemctl is-active hotset.service hotset.socket
 step systemctl is-enabled hotset.service hotset.socket
+make_dirty
 step dpkg --remove hotset
 echo "guest: installed again"
 before=$(md5sum "$(disk ssd0)" "$(disk ssd1)" "$(disk backing)")

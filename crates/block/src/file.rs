@@ -19,8 +19,8 @@ use crate::operation::{ApartPermit, Direction, RingOperation, Transfer};
 use crate::sync::Semaphore;
 use crate::tail::Tail;
 use crate::{
-    Access, Buf, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent,
-    ExtentKind, Footprint, HostEnv, Operation, User, ZeroMode, check_is_storage, in_use, sys, sysfs,
+    Access, Buf, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Env as _,
+    Extent, ExtentKind, Footprint, HostEnv, Operation, User, ZeroMode, check_is_storage, in_use, sys, sysfs,
 };
 
 /// The logical blocks that the rest of Hotset knows.
@@ -320,12 +320,13 @@ impl FileDevice {
         (part.join(rest), result)
     }
 
+    /// Does a transfer, as far as it comes. What the kernel has too little of for a moment is no fault of the device: then it is done again.
     async fn submit(
         &self,
         file: &Rc<OpenFile>,
         direction: Direction,
         offset: u64,
-        buf: Buf,
+        mut buf: Buf,
     ) -> (Buf, Result<usize, DeviceError>) {
         let range = ByteRange::at(offset, u64::try_from(buf.len()).expect("a buffer's length fits 64 bits"));
         if let Some(memory) = self.shared.in_memory.get().filter(|_| buf.len() <= COPIED_BYTES_MAX) {
@@ -333,6 +334,24 @@ impl FileDevice {
             let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
             return (buf, outcome.map_err(|error| error_of(errno(error), direction.operation(), range)));
         }
+        let mut shortages = Shortages::default();
+        loop {
+            let (returned, outcome) = self.submit_once(file, direction, offset, buf).await;
+            match outcome {
+                Err(errno) if shortages.pass(errno) => self.env.sleep(Shortages::PAUSE).await,
+                result => return (returned, result.map_err(|errno| error_of(errno, direction.operation(), range))),
+            }
+            buf = returned;
+        }
+    }
+
+    async fn submit_once(
+        &self,
+        file: &Rc<OpenFile>,
+        direction: Direction,
+        offset: u64,
+        buf: Buf,
+    ) -> (Buf, Result<usize, i32>) {
         let apart = match &self.shared.elsewhere {
             None => None,
             Some(of_file) => Some(Box::pin(ApartPermit::acquire(of_file, self.env.apart())).await),
@@ -342,7 +361,7 @@ impl FileDevice {
         let RingOperation::Transfer(Transfer { buf, .. }) = finished else {
             unreachable!("the ring gives back what it was given");
         };
-        (buf, outcome.map_err(|errno| error_of(errno, direction.operation(), range)))
+        (buf, outcome)
     }
 
     fn was_cut(&self, direction: Direction, offset: u64, bytes: usize) -> DeviceError {
@@ -377,6 +396,23 @@ impl FileDevice {
         let work = RingOperation::Allocate(Rc::clone(self.file()), mode | libc::FALLOC_FL_KEEP_SIZE, range);
         let (_, outcome) = self.env.submit(work).await;
         outcome.map(drop).map_err(|errno| error_of(errno, operation, range))
+    }
+}
+
+/// How often a transfer met that the kernel had too little memory, requests or threads.
+#[derive(Default)]
+struct Shortages(u32);
+
+impl Shortages {
+    /// As many are waited out: a second in all. Who waits longer learns of an error, as from a device that fails.
+    const MAX: u32 = 10;
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    /// Whether `errno` is one that passes, and is to be waited out once more.
+    fn pass(&mut self, errno: i32) -> bool {
+        let passes = matches!(errno, libc::ENOMEM | libc::ENOBUFS | libc::EAGAIN | libc::EBUSY);
+        self.0 += u32::from(passes);
+        passes && self.0 <= Self::MAX
     }
 }
 
@@ -917,6 +953,14 @@ mod tests {
         let file = OpenFile::new(OwnedFd::from(silent), Closed::Apart(FileKey::of(&storage.metadata)));
         let opened = Opened { file, ..storage.open(options, Caching::PageCache).unwrap() };
         (FileDevice::of(env, storage, opened).unwrap(), answers)
+    }
+
+    #[test]
+    fn a_shortage_of_the_kernel_is_waited_out_for_a_while_and_an_error_of_a_device_is_not() {
+        let mut shortages = Shortages::default();
+        assert!([libc::EIO, libc::ENOSPC, libc::ENODEV, libc::EROFS].iter().all(|errno| !shortages.pass(*errno)));
+        let passed = [libc::ENOMEM, libc::EBUSY].iter().cycle().take(100).filter(|errno| shortages.pass(**errno));
+        assert_eq!(passed.count(), 10);
     }
 
     #[test]

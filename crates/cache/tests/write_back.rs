@@ -8,8 +8,8 @@ use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice, Operation, ZeroMod
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::offline::Offline;
 use hotset_cache::{
-    DirtyData, Drained, Durability, FenceCause, Health, Missing, Named, Pool, PoolReason, PoolSpec, Reattached,
-    STATE_BYTES, Volume, ZeroEffort,
+    DirtyData, Drained, Durability, FenceCause, Flushed, Health, Missing, Named, Pool, PoolReason, PoolSpec,
+    Reattached, STATE_BYTES, Volume, ZeroEffort,
 };
 
 use crate::harness::{PACE, TestDevice, TestEnv, run};
@@ -589,11 +589,13 @@ fn dirty_data_of_another_backing_device_is_fenced_and_kept() {
 
 // proves: F8
 #[test]
-fn a_fenced_device_that_is_accepted_gets_the_dirty_data_and_nothing_else_is_believed() {
+fn a_fenced_device_that_is_accepted_gets_what_the_log_has_and_nothing_else_is_believed() {
     run(async |env| {
         let mut world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
         let pool = world.create().await;
         let volume = attached(&world, &pool).await;
+        write(&volume, 200, 7).await;
+        assert_eq!(volume.flush_now().await.unwrap(), Flushed::Durable);
         write(&volume, 100, 3).await;
         assert!(pool.accept_backing(&volume).await.is_err(), "it is not fenced");
         pool.close().await.unwrap();
@@ -604,13 +606,65 @@ fn a_fenced_device_that_is_accepted_gets_the_dirty_data_and_nothing_else_is_beli
         let evidence = pool.backing_evidence(&volume).await.unwrap();
         assert!(evidence.against().is_some() && evidence.likeness == hotset_block::Likeness::Other, "{evidence:?}");
         pool.accept_backing(&volume).await.unwrap();
-        assert_eq!(read(&volume, 100).await, 3);
+        assert_eq!((read(&volume, 100).await, read(&volume, 200).await), (3, 7));
         assert_eq!(pool.drain(&volume.name()).await.unwrap(), Drained::Clean);
-        assert_eq!(world.on_backing(100).await, 3);
+        // What the log goes on to answer must not change when it forgets it.
+        assert_eq!((world.on_backing(100).await, world.on_backing(200).await), (3, 7));
         pool.close().await.unwrap();
         let pool = world.open().await;
         let volume = world.volume();
         assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { .. }), "it is on record");
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F2, O3
+#[test]
+fn what_was_flushed_for_an_administrator_is_not_written_again_after_a_kill() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        write(&volume, 100, 3).await;
+        assert_eq!(volume.flush_now().await.unwrap(), Flushed::Durable);
+        // The daemon dies here, and somebody uses the backing device.
+        std::mem::forget((pool, volume));
+        TestDevice::from(world.backing.clone()).write(100 * 4096, page(9)).await.1.unwrap();
+        let pool = world.open().await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        assert_eq!(volume.status().dirty_bytes, 0);
+        assert_eq!(world.on_backing(100).await, 9);
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F8
+#[test]
+fn ssds_on_devices_of_larger_blocks_are_refused_by_name_and_keep_what_they_have() {
+    run(async |env| {
+        let mut world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        world.ssds = world.ssds.iter().map(|_| MemoryDevice::new(32 * MIB, 512)).collect();
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        write(&volume, 100, 3).await;
+        std::mem::forget((pool, volume));
+        let mut larger = Vec::new();
+        for ssd in &world.ssds {
+            let content = TestDevice::from(ssd.clone()).content().await;
+            larger.push(MemoryDevice::holding(content, 4096));
+        }
+        let right = std::mem::replace(&mut world.ssds, larger);
+        for missing in [Missing::Refuse, Missing::Leave] {
+            let state = Some(TestDevice::from(world.state.clone()));
+            let refused = Pool::open(env.clone(), world.named(), state, missing).await.map(drop).unwrap_err();
+            assert!(refused.to_string().contains("was laid out for blocks of 512 bytes"), "{refused}");
+        }
+        world.ssds = right;
+        let pool = world.open().await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        assert_eq!(read(&volume, 100).await, 3);
         pool.close().await.unwrap();
     });
 }

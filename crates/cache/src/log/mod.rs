@@ -380,6 +380,11 @@ impl<E: Env> Log<E> {
         run.hold_again(&self.state)
     }
 
+    /// See [`WriteLog::make_some_dirty`].
+    pub(crate) fn make_some_dirty(&self, volume: VolumeIndex, from: u64) -> Option<u64> {
+        self.state.make_some_dirty(volume, from)
+    }
+
     // ---- volumes and SSDs leave
 
     /// Forgets some pages of a volume whose id is dead; false when none is left.

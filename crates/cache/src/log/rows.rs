@@ -163,7 +163,10 @@ impl<E: Env> RowKeeper<E> {
             return Err(error.clone());
         }
         let record = self.state.next_record();
-        self.members.write_record(RecordKind::Rows, record.encode()).await?;
+        if let Err(error) = self.members.write_record(RecordKind::Rows, record.encode()).await {
+            self.state.is_not_recorded();
+            return Err(error);
+        }
         self.state.is_recorded(&record);
         Ok(())
     }

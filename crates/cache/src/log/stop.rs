@@ -70,6 +70,25 @@ impl<E: Env> Log<E> {
         self.rows.record_rows().await
     }
 
+    /// Lets a start know, too, what has been cleaned: it takes none of that for dirty, however this process ends. What the SSDs take nothing
+    /// of for a while stays as it is: hints can be lost.
+    pub(crate) async fn publish_cleaned(&self) -> Result<(), Error> {
+        let state = &self.state;
+        state.queue.want_hints();
+        self.signals.wanted.wake_all();
+        let written = async {
+            while state.queue.wants_hints() {
+                self.signals.room.wait().await;
+            }
+            let Some(batch) = state.stream.back() else { return };
+            while state.stream.is_in_flight(&batch) {
+                self.signals.room.wait().await;
+            }
+        };
+        within(&self.env, limits::STOP_FLUSH_TIMEOUT, written).await;
+        self.rows.flush().await
+    }
+
     /// Nothing of the pool runs any more: whatever waits is told so.
     pub(crate) fn end(&self) {
         self.appends.refuse_appends();

@@ -95,6 +95,15 @@ impl Stream {
         self.has_orphans() || self.any_append(has_it)
     }
 
+    /// The newest batch in flight.
+    pub(crate) fn back(&self) -> Option<Rc<InflightBatch>> {
+        self.inflight.borrow().back().map(Rc::clone)
+    }
+
+    pub(crate) fn is_in_flight(&self, batch: &Rc<InflightBatch>) -> bool {
+        self.inflight.borrow().iter().any(|other| Rc::ptr_eq(other, batch))
+    }
+
     /// The oldest batch in flight.
     pub(crate) fn front(&self) -> Option<Rc<InflightBatch>> {
         self.inflight.borrow().front().cloned()

@@ -23,6 +23,9 @@ use crate::log::segment_copy::{MirrorCell, MirrorChange, PresentCopy};
 use crate::log::stream::{FlushHabit, Stream};
 use crate::log::tallies::LogTallies;
 
+/// Pages that are gone through in one turn.
+const SOME_PAGES: usize = 1024;
+
 /// Rows that may live at once: what a [`Place`] can name.
 const ROWS_MAX: usize = 4096;
 const _: () = assert!(ROWS_MAX == 1 << 12 && rows::ROWS_MAX == 1 << 12);
@@ -305,6 +308,16 @@ impl WriteLog {
         cleaned
     }
 
+    /// Some pages of a volume from this one on are dirty, if they were clean: what was written to the backing device that it had is to be written
+    /// to another one. Answers where to go on; `None`: there is no page more.
+    pub(crate) fn make_some_dirty(&self, volume: VolumeIndex, from: u64) -> Option<u64> {
+        let some: Vec<LivePage> = self.overlay.borrow().range(volume, from..PAGES_MAX).take(SOME_PAGES).collect();
+        for live in some.iter().filter(|live| !live.dirty) {
+            self.set(&LivePage { dirty: true, ..*live });
+        }
+        some.last().map(|last| last.page + 1)
+    }
+
     pub(crate) fn remove_at(&self, volume: VolumeIndex, page: u64, place: Place) {
         let removed = self.overlay.borrow_mut().remove_at(volume, page, place);
         if let Some(removed) = removed {
@@ -354,6 +367,11 @@ impl WriteLog {
     pub(crate) fn is_recorded(&self, record: &Rows) {
         self.numbers.are_recorded(record.oldest_live);
         self.losses.are_recorded(record);
+    }
+
+    /// It may have taken effect, or the one before: that one may name what was dropped.
+    pub(crate) fn is_not_recorded(&self) {
+        self.record_names_dropped.set(true);
     }
 
     /// A start that finds the newest losses record believes it, and one that does not find it knows whom it concerns.

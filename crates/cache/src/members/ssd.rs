@@ -82,6 +82,8 @@ pub(crate) struct Ssd<E: Env> {
     pub(super) refusal: Cell<Option<Refusal>>,
     /// It refused a flush: what it said is written may not be durable, and no later flush makes it so.
     pub(super) refused_flush: Cell<bool>,
+    /// So did its device as it was opened before, and what that one had is read from this one.
+    refused_flush_before: Cell<bool>,
     watch: Watch,
     /// Of its pool, once it is in one.
     owner: OnceCell<Rc<Ownership>>,
@@ -131,6 +133,7 @@ impl<E: Env> Ssd<E> {
             probing: Cell::new(false),
             refusal: Cell::new(None),
             refused_flush: Cell::new(false),
+            refused_flush_before: Cell::new(false),
             watch: Watch::default(),
             owner: OnceCell::new(),
         }
@@ -337,7 +340,13 @@ impl<E: Env> Ssd<E> {
 
     /// It refused to flush what it has of the write log, which may be lost.
     pub(crate) fn may_lack_log(&self) -> bool {
-        self.refused_flush.get() && !self.has_flushed_log()
+        self.refused_flush_before.get() || self.refused_flush.get() && !self.has_flushed_log()
+    }
+
+    /// What `former` had, which is the same SSD, is read from this one. No flush from now on makes durable what that one refused to.
+    pub(crate) fn takes_over_from(&self, former: &Self) {
+        let refused = former.may_lack_log();
+        self.refused_flush_before.set(self.refused_flush_before.get() || refused);
     }
 
     /// Its slot index is flushed up to this record, as others are to witness.

@@ -4,6 +4,7 @@
 //! it; a removed one before the first write that the cache does not see.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use hotset_block::Env;
 
@@ -121,8 +122,9 @@ impl<E: Env> PoolInner<E> {
         volume.view.in_time(volume.view.evidence(&known.backing)).await?
     }
 
-    /// Takes the backing device that a fenced volume has for the right one, whatever speaks against it: its dirty data goes there.
-    /// Nothing that is cached of it is believed any more, durably, before what the device is now is on record.
+    /// Takes the backing device that a fenced volume has for the right one, whatever speaks against it: all that the write log has goes there,
+    /// also what was written to the former one. Nothing else that is cached of it is believed any more, durably, before what the device is now
+    /// is on record.
     pub(crate) async fn accept_backing(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let joining = Joining { pool: self, volume };
@@ -148,11 +150,21 @@ impl<E: Env> PoolInner<E> {
         let held = volume.view.in_time(volume.hold_all()).await?;
         let backing = volume.view.capture_durable_identity(size_bytes).await?;
         self.clean.invalidate_durably(index, 0..size_bytes.div_ceil(PAGE)).await?;
+        self.make_all_dirty(index).await;
         let accepted = self.attachments.record_growth(known, backing).await?;
         joining.put(index, accepted.attachment, &accepted.backing).await?;
         drop(held);
         volume.stats.count_cache_drop();
         Ok(())
+    }
+
+    async fn make_all_dirty(&self, index: VolumeIndex) {
+        let Some(log) = &self.log else { return };
+        let mut from = 0;
+        while let Some(next) = log.make_some_dirty(index, from) {
+            from = next;
+            self.env.sleep(Duration::ZERO).await;
+        }
     }
 }
 

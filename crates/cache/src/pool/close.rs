@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::format::members::MembersRecord;
 use crate::pool::detach::DirtyData;
 use crate::pool::inner::PoolInner;
-use crate::time_limit::within;
+use crate::time_limit::{within, within_or_apart};
 use crate::volume::inner::VolumeInner;
 use crate::volume::life::VolumeChange;
 use crate::volume::place::PoolRooms;
@@ -216,15 +216,9 @@ impl<'p, E: Env> PoolStop<'p, E> {
         durable.unwrap_or_else(|| Err(silent(volume)))
     }
 
-    /// Waits as long as a stop may. Who cancels the wait does not cancel a flush, for only the flush itself learns that it
-    /// failed.
+    /// Waits as long as a stop may.
     async fn in_stop_time<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Option<T> {
-        let mut work = Box::pin(work);
-        let done = within(&self.pool.env, limits::STOP_FLUSH_TIMEOUT, &mut work).await;
-        if done.is_none() {
-            self.pool.env.spawn(async move { drop(work.await) });
-        }
-        done
+        within_or_apart(&self.pool.env, limits::STOP_FLUSH_TIMEOUT, work).await
     }
 
     /// Records what the backing devices are now, so that any later change is noticed.

@@ -13,7 +13,7 @@ use crate::members::departures::{Departures, Gone};
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
 use crate::pool::inner::PoolInner;
-use crate::time_limit::within;
+use crate::time_limit::{within, within_or_apart};
 use crate::volume::shares::VolumeShares;
 
 impl<E: Env> PoolInner<E> {
@@ -119,7 +119,8 @@ impl<E: Env> PoolInner<E> {
             let attached = volume.attached_at(&self.rooms, index);
             if attached.is_some_and(|attached| attached.has_written_out()) {
                 // It fails, or takes too long: then it covers nothing.
-                let _ = within(&self.env, limits::SSD_TIMEOUT, volume.backing.flush()).await;
+                let flush = async move { volume.backing.flush().await };
+                let _ = within_or_apart(&self.env, limits::SSD_TIMEOUT, flush).await;
             }
         });
         join_all(flushes).await;

@@ -4,14 +4,13 @@ use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
 use hotset_block::Env;
-use hotset_block::sync::Promise;
 
 use crate::address::VolumeIndex;
 use crate::clean::Clean;
 use crate::clean::pending_drops::Drops;
 use crate::config::limits;
 use crate::members::pool_life::PoolLife;
-use crate::time_limit::within;
+use crate::time_limit::{within, within_or_apart};
 use crate::volume::inner::VolumeInner;
 use crate::volume::place::{AttachedVolumes, PoolRooms};
 
@@ -65,18 +64,16 @@ impl<E: Env> Publisher<E> {
         join_all(flushes).await.into_iter().flatten().collect()
     }
 
-    /// Whether the backing device flushes within the limit: one that hangs holds up its own slots only. Who cancels the
-    /// wait does not cancel the flush, for only the flush itself learns that it failed.
+    /// Whether the backing device flushes within the limit: one that hangs holds up its own slots only.
     async fn flushed_in_time(&self, volume: Rc<VolumeInner<E>>) -> bool {
         if !volume.backing.begin_flush_to_publish() {
             return false;
         }
-        let (promise, flushed) = Promise::new();
-        self.env.spawn(async move {
+        let flush = async move {
             let result = volume.backing.flush().await;
             volume.backing.end_flush_to_publish();
-            promise.set(result.is_ok());
-        });
-        within(&self.env, limits::STOP_FLUSH_TIMEOUT, flushed).await.flatten() == Some(true)
+            result.is_ok()
+        };
+        within_or_apart(&self.env, limits::STOP_FLUSH_TIMEOUT, flush).await == Some(true)
     }
 }

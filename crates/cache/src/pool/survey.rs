@@ -9,7 +9,7 @@ use hotset_block::{Buf, Device, Env};
 use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::catalogue::Catalogue;
-use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET, STATE_BYTES, STATE_BYTES_MIN};
+use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, Layout, RECORDS_OFFSET, STATE_BYTES, STATE_BYTES_MIN};
 use crate::format::losses::Losses;
 use crate::format::members::{Member, MembersRecord};
 use crate::format::owner::Owner;
@@ -541,6 +541,26 @@ async fn look_at_all<E: Env>(
     Ok((found, left_out))
 }
 
+/// The device can hold what its SSD was laid out for: it has as many bytes, and takes blocks as small.
+pub(crate) fn check_shape<D: Device>(named: &Named<D>, layout: &Layout) -> Result<(), Error> {
+    let (path, info) = (&named.path, named.device.info());
+    let wrong = |message: String| Err(Error::new(ErrorKind::Corrupt, format!("SSD {path} {message}")));
+    if layout.ssd_bytes > info.size_bytes {
+        let (before, now) = (layout.ssd_bytes, info.size_bytes);
+        return wrong(format!(
+            "was {before} bytes and is {now} bytes now: it was cut short; give it its size back or leave it out"
+        ));
+    }
+    if !layout.sector_bytes.is_multiple_of(info.logical_block_bytes) {
+        let (before, now) = (layout.sector_bytes, info.logical_block_bytes);
+        return wrong(format!(
+            "was laid out for blocks of {before} bytes, and its device takes blocks of {now} bytes and no smaller ones: nothing of it is lost; put \
+             it where blocks of {before} bytes are taken, as where it was before"
+        ));
+    }
+    Ok(())
+}
+
 /// Reads an SSD's superblock and its newest records.
 async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<SurveyedSsd<E::Device>, Error> {
     let (bytes, read) = named.device.read(0, env.buffers().take(LABEL_BYTES)).await;
@@ -551,15 +571,7 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<SurveyedSsd
         let message = format!("{} carries no Hotset superblock: it is not an SSD of a pool", named.path);
         return Err(Error::new(ErrorKind::Invalid, message));
     };
-    if superblock.layout.ssd_bytes > named.device.info().size_bytes {
-        let message = format!(
-            "SSD {} was {} bytes and is {} bytes now: it was cut short; give it its size back or leave it out",
-            named.path,
-            superblock.layout.ssd_bytes,
-            named.device.info().size_bytes
-        );
-        return Err(Error::new(ErrorKind::Corrupt, message));
-    }
+    check_shape(&named, &superblock.layout)?;
     let (mark, is_older) = (mark_in(&bytes, superblock.ssd_uuid), has_older_superblock(&bytes));
     let area = superblock.layout.catalogue_area_bytes;
     let uuid = Some(superblock.pool_uuid);

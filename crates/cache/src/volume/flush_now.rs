@@ -32,7 +32,7 @@ const HELD_AT_ONCE: usize = 16;
 /// How a flush of what was dirty ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flushed {
-    /// What was dirty when it began is on the backing device, durably.
+    /// What was dirty when it began is on the backing device, durably, and a start knows that.
     Durable,
     /// `cancel_flush_now` was called.
     Cancelled,
@@ -118,6 +118,10 @@ impl<E: Env> VolumeInner<E> {
         }
         if !self.backing.info.read_only {
             self.backing.flush().await?;
+        }
+        if let Some(logged) = logged {
+            // Whoever asked may use the backing device alone from here on: no start may write what it had before.
+            logged.log.publish_cleaned().await?;
         }
         match logged.and_then(LoggedVolume::nobody_has) {
             Some(error) => Err(error),

@@ -12,9 +12,10 @@ use crate::attachments::identity::{
     evidence, fingerprint_pages, judged, may_have_grown, was_rounded_down, was_written,
 };
 use crate::config::PAGE;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, Fingerprint};
 use crate::format::crc64;
+use crate::time_limit::apart;
 use crate::volume::inner::VolumeInner;
 use crate::volume::place::Attached;
 use crate::volume::view::BackingView;
@@ -44,18 +45,11 @@ impl<E: Env> BackingView<E> {
         self.in_time(self.capture_identity(size_bytes, false)).await?
     }
 
-    /// Flushes the backing device. Who cancels the wait does not cancel the flush, for only the flush itself learns that it
-    /// failed.
+    /// Flushes the backing device, however long the caller waits.
     pub(crate) async fn flush_in_time(&self) -> Result<(), Error> {
         let backing = Rc::clone(&self.backing);
-        let mut flush = Box::pin(async move { backing.flush().await });
-        match self.in_time(&mut flush).await {
-            Ok(flushed) => flushed,
-            Err(error) => {
-                self.env.spawn(async move { drop(flush.await) });
-                Err(error)
-            }
-        }
+        let flushed = self.in_time(apart(&self.env, async move { backing.flush().await })).await?;
+        flushed.unwrap_or_else(|| Err(Error::new(ErrorKind::Stopping, "everything is being stopped")))
     }
 
     /// Of the device as it is now, whether or not it is the right one.

@@ -619,6 +619,19 @@ mod tests {
         });
     }
 
+    // proves: F7
+    #[test]
+    fn an_ssd_that_is_back_is_no_proof_of_what_it_refused_to_flush_before() {
+        with_pool_and_state(&[1, 2, 3], async |pool| {
+            let log = pool.log.as_ref().expect("a read-write pool has a log");
+            let (former, back) = (log.members.ssd(SsdIndex(0)), log.members.ssd(SsdIndex(1)));
+            refuse_flush(log, former).await;
+            log.mirrorer().read_from_newcomer(former, back);
+            back.flush().await.expect("its device flushes again");
+            assert!(back.may_lack_log(), "a later flush makes durable what the device may have dropped");
+        });
+    }
+
     // proves: F5
     #[test]
     fn a_list_that_no_row_record_asks_for_is_written_again() {

@@ -67,6 +67,7 @@ impl<E: Env> Mirrorer<E> {
     /// What was read from `former` is read from `ssd`, which is the same one, opened anew, from the same turn on: as far as it is held
     /// there.
     pub(crate) fn read_from_newcomer(&self, former: &Ssd<E>, ssd: &Ssd<E>) {
+        ssd.takes_over_from(former);
         for row in self.state.rows_aside() {
             for cell in row.segments.iter().flatten() {
                 let Some(copy) = cell.get().present().filter(|copy| copy.ssd == former.index) else { continue };

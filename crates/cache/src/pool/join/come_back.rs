@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use hotset_block::{Device, DeviceError, Env, Instant};
+use hotset_block::{DeviceError, Env, Instant};
 
 use crate::address::VolumeIndex;
 use crate::clean::slot_ssd::SlotSsd;
@@ -23,6 +23,7 @@ use crate::members::life::LifeChange;
 use crate::members::owner::refuse_living;
 use crate::members::ssd::{Fault, Ssd, is_gone};
 use crate::pool::join::Joiner;
+use crate::pool::survey::check_shape;
 use crate::reasons::OutOfUse;
 use crate::volume::inner::VolumeInner;
 
@@ -93,9 +94,7 @@ impl<E: Env> Joiner<E> {
         if self.ssds_returning().iter().all(|(uuid, _)| *uuid != superblock.ssd_uuid) {
             return refused("left the pool, and is not waited for: add it as a new one");
         }
-        if superblock.layout.ssd_bytes > named.device.info().size_bytes {
-            return refused("was cut short since it left the pool: give it its size back");
-        }
+        check_shape(&named, &superblock.layout)?;
         self.check_room_for(&[superblock.layout])?;
         let device = Rc::new(named.device);
         match self.members.probe_device(&device).await {
@@ -282,7 +281,7 @@ pub(crate) async fn run_returns<E: Env>(env: E, joiner: Weak<Joiner<E>>) {
 #[cfg(test)]
 mod tests {
     use futures_util::future::join;
-    use hotset_block::{HostDevice, MemoryDevice, PAGE_BYTES};
+    use hotset_block::{Device as _, HostDevice, MemoryDevice, PAGE_BYTES};
 
     use super::*;
     use crate::format::superblock;
