@@ -3,6 +3,9 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::Env;
 
 use crate::address::VolumeIndex;
 use crate::memory_cache::VolumePages;
@@ -32,6 +35,14 @@ impl InMemory {
     pub(crate) fn supersede(&self, volume: VolumeIndex, pages: &Range<u64>) {
         if let Some(Some(memory)) = self.0.borrow().get(usize::from(volume.0)) {
             memory.supersede(pages);
+        }
+    }
+
+    /// The same in turns: see [`VolumePages::supersede_in_turns`].
+    pub(crate) async fn supersede_in_turns<E: Env>(&self, env: &E, volume: VolumeIndex, pages: &Range<u64>) {
+        let memory = self.0.borrow().get(usize::from(volume.0)).cloned().flatten();
+        if let Some(memory) = memory {
+            memory.supersede_in_turns(pages, || env.sleep(Duration::ZERO)).await;
         }
     }
 }

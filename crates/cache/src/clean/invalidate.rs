@@ -13,7 +13,6 @@ use crate::clean::Clean;
 use crate::clean::pending_drops::Drops;
 use crate::clean::slots::{Hidden, SlotDrop, Why};
 use crate::error::Error;
-use crate::memory_cache::in_turns;
 
 /// Blocks that one turn looks at, so that a trim of terabytes does not stop everybody else.
 const BLOCKS_PER_TURN: u64 = 1024;
@@ -31,26 +30,20 @@ impl<E: Env> Clean<E> {
         let mut start = pages.start;
         while start < pages.end {
             let end = pages.end.min((start / stride + 1) * stride);
-            let mut drops = Drops::new();
-            for part in in_turns(start..end) {
-                if part.start > start {
-                    self.env.sleep(Duration::ZERO).await;
-                }
-                drops.extend(self.invalidate(volume, part));
-            }
-            self.index.wait_durable(drops).await?;
+            self.index.wait_durable(self.invalidate(volume, start..end)).await?;
             start = end;
             if start < pages.end {
                 self.env.sleep(Duration::ZERO).await;
             }
         }
+        // Last: a read that finds a slot until then brings nothing into memory that stays there.
+        self.in_memory.supersede_in_turns(&self.env, volume, &pages).await;
         Ok(())
     }
 
-    /// Takes pages out of sight, in memory and of running fills too; answers what has to be flushed before they may change.
+    /// Takes pages out of slots and of running fills; answers what has to be flushed before they may change.
     pub(crate) fn invalidate(&self, volume: VolumeIndex, pages: Range<u64>) -> Drops {
         let mut drops = Vec::new();
-        self.in_memory.supersede(volume, &pages);
         for (block, in_block) in self.blocks.of(pages) {
             let key = BlockKey { volume, block };
             self.fills.exclude(key, &in_block);

@@ -43,6 +43,8 @@ const PAGE_BITS: u32 = 42;
 const PAGES_END: u64 = 1 << PAGE_BITS;
 /// Every page that a volume can have.
 const ALL_PAGES: Range<u64> = 0..PAGES_END;
+/// Every place that a page can be at.
+const ALL_PLACES: Range<u32> = 0..u32::MAX;
 const NUMBERS_MAX: usize = 1 << (u64::BITS - PAGE_BITS);
 
 /// Changes are remembered by stripes of so many pages, to tell reads that were under way: a read that shares its stripe with one brings
@@ -54,6 +56,8 @@ const STRIPES: usize = 256;
 const SWEEP_PART: u64 = 4;
 /// Pages that one turn supersedes: each may be looked for.
 const SUPERSEDED_PER_TURN: u64 = 8192;
+/// Places that one turn looks at for pages of a longer range.
+const SWEPT_PER_TURN: u32 = 8192;
 
 /// The memory cache of one thread. A handle: cloning it is cheap.
 #[derive(Clone)]
@@ -315,6 +319,70 @@ impl VolumePages {
 
     /// These pages are something else from now on: the one way in which a page changes.
     pub(crate) fn supersede(&self, pages: &Range<u64>) {
+        self.note_change(pages);
+        let mut state = self.cache.state.borrow_mut();
+        let here = state.volumes[self.number].expect("the volume has its number");
+        if here == 0 {
+            return;
+        }
+        let keys = self.keys(pages);
+        let gone = if *pages == ALL_PAGES {
+            // The count is not trusted where nothing comes after it.
+            let gone = state.resident.sweep(keys, u32::MAX, ALL_PLACES);
+            assert!(gone == here, "{gone} pages of volume {} were in memory, and {here} were counted", self.number);
+            gone
+        } else if pages.end - pages.start > u64::from(state.resident.len()) / SWEEP_PART + 1 {
+            state.resident.sweep(keys, here, ALL_PLACES)
+        } else {
+            state.resident.remove_all(keys, here)
+        };
+        state.volumes[self.number] = Some(here - gone);
+    }
+
+    /// The same of a range of any length, so that a trim of terabytes neither holds up everybody else nor takes longer than to look at all
+    /// that is here. Nobody reads or writes these pages meanwhile, or what a read finds below is what it will be afterwards.
+    pub(crate) async fn supersede_in_turns(&self, pages: &Range<u64>, next_turn: impl AsyncFn()) {
+        let places = self.cache.state.borrow().resident.places();
+        if pages.end - pages.start <= (u64::from(places) / SWEEP_PART).max(1) {
+            for part in in_turns(pages.clone()) {
+                if part.start > pages.start {
+                    next_turn().await;
+                }
+                self.supersede(&part);
+            }
+            return;
+        }
+        self.note_change(pages);
+        // From the last place on: pages that are moved to make the table smaller go towards the first one.
+        let mut end = places;
+        while end > 0 && self.pages_here() > 0 {
+            let start = end.saturating_sub(SWEPT_PER_TURN);
+            self.sweep(pages, start..end);
+            end = start;
+            if end > 0 {
+                next_turn().await;
+            }
+        }
+    }
+
+    fn sweep(&self, pages: &Range<u64>, places: Range<u32>) {
+        let (here, keys) = (self.pages_here(), self.keys(pages));
+        let mut state = self.cache.state.borrow_mut();
+        let gone = state.resident.sweep(keys, here, places);
+        state.volumes[self.number] = Some(here - gone);
+    }
+
+    fn pages_here(&self) -> u32 {
+        self.cache.state.borrow().volumes[self.number].expect("the volume has its number")
+    }
+
+    fn keys(&self, pages: &Range<u64>) -> Range<u64> {
+        let [first, end] = [pages.start, pages.end].map(|page| self.key(page.min(PAGES_END - 1)));
+        first..if pages.end == PAGES_END { end + 1 } else { end }
+    }
+
+    /// A read of these pages that is under way brings nothing in, nor does one of a stream.
+    fn note_change(&self, pages: &Range<u64>) {
         let stripe_first = pages.start / STRIPE_PAGES;
         let stripe_last = pages.end.div_ceil(STRIPE_PAGES);
         if stripe_last - stripe_first >= u64::try_from(STRIPES).expect("an address has 64 bits at most") {
@@ -325,26 +393,9 @@ impl VolumePages {
                 changes.set(changes.get().wrapping_add(1));
             }
         }
-        let mut state = self.cache.state.borrow_mut();
-        if state.ahead.supersede(self.number, pages) {
+        if self.cache.state.borrow_mut().ahead.supersede(self.number, pages) {
             self.ahead_changed.wake_all();
         }
-        let here = state.volumes[self.number].expect("the volume has its number");
-        if here == 0 {
-            return;
-        }
-        let [first, end] = [pages.start, pages.end].map(|page| self.key(page.min(PAGES_END - 1)));
-        let gone = if *pages == ALL_PAGES {
-            // The count is not trusted where nothing comes after it.
-            let gone = state.resident.sweep(first..end + 1, u32::MAX);
-            assert!(gone == here, "{gone} pages of volume {} were in memory, and {here} were counted", self.number);
-            gone
-        } else if pages.end - pages.start > u64::from(state.resident.len()) / SWEEP_PART + 1 {
-            state.resident.sweep(first..end, here)
-        } else {
-            state.resident.remove_all(first..end, here)
-        };
-        state.volumes[self.number] = Some(here - gone);
     }
 
     /// All pages may be something else from now on: the volume joined a pool or left it, or its backing device was opened again.
@@ -382,6 +433,11 @@ impl MemoryCacheState {
         self.resident.len() + self.ahead.pages()
     }
 
+    /// For how many there is room now.
+    fn room(&self) -> u32 {
+        self.allowed_pages.min(self.resident.room())
+    }
+
     fn is_held_back(&self) -> bool {
         self.allowed_pages < self.resident.pages_max()
     }
@@ -390,7 +446,7 @@ impl MemoryCacheState {
         if self.resident.holds(key) || self.allowed_pages == 0 {
             return;
         }
-        while self.pages() >= self.allowed_pages {
+        while self.pages() >= self.room() {
             if !self.evict() {
                 return;
             }
@@ -426,7 +482,7 @@ impl MemoryCacheState {
 }
 
 /// Pages that are superseded, in parts of which each takes a turn, so that a trim of gigabytes does not hold up everybody else.
-pub(crate) fn in_turns(pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+fn in_turns(pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let turns = pages.start / SUPERSEDED_PER_TURN..pages.end.div_ceil(SUPERSEDED_PER_TURN);
     turns.map(move |turn| pages.start.max(turn * SUPERSEDED_PER_TURN)..pages.end.min((turn + 1) * SUPERSEDED_PER_TURN))
 }
@@ -439,6 +495,7 @@ fn pages_in(bytes: u64) -> u32 {
 mod tests {
     use std::collections::BTreeMap;
 
+    use futures_util::FutureExt;
     use proptest::prelude::*;
 
     use super::*;
@@ -569,12 +626,52 @@ mod tests {
         }
     }
 
+    /// Supersedes them; answers how many turns that took.
+    fn superseded_in_turns(volume: &VolumePages, pages: &Range<u64>) -> u32 {
+        let turns = Cell::new(1);
+        volume.supersede_in_turns(pages, async || turns.set(turns.get() + 1)).now_or_never().expect("nothing waits");
+        turns.get()
+    }
+
+    // Each page of a trim was looked for, or all that was here was looked through for each 32 MiB of it.
+    #[test]
+    fn a_trim_of_any_length_takes_as_many_turns_as_what_is_here() {
+        let cache = cache(20_000);
+        let (volume, other) = (cache.pages_of_volume(), cache.pages_of_volume());
+        for pages in [0..9000, 1_000_000..1_000_100] {
+            (0..2).for_each(|_| read_all(&volume, pages.clone(), 1));
+        }
+        (0..2).for_each(|_| read_all(&other, 0..100, 1));
+        assert_eq!(superseded_in_turns(&volume, &(8990..8992)), 1);
+        assert_eq!(superseded_in_turns(&volume, &(100..1 << 26)), 2, "9,200 places are here");
+        assert_eq!(
+            (0..1 << 20).filter(|page| volume.holds(*page)).collect::<Vec<u64>>(),
+            (0..100).collect::<Vec<u64>>()
+        );
+        assert!((0..100).all(|page| other.holds(page)));
+        assert_eq!(superseded_in_turns(&volume, &(0..1 << 26)), 2);
+        assert_eq!(superseded_in_turns(&volume, &(0..1 << 26)), 1, "nothing of the volume is here");
+    }
+
+    // proves: M2
+    #[test]
+    fn a_read_under_way_brings_nothing_in_of_a_range_that_is_superseded_in_turns() {
+        let cache = cache(16);
+        let volume = cache.pages_of_volume();
+        volume.note_read(&(5..6));
+        let admission = volume.note_read(&(5..6)).expect("it was read before");
+        superseded_in_turns(&volume, &(0..1 << 30));
+        volume.admit(&admission, &(5..6), &[1; PAGE_BYTES]);
+        assert!(!volume.holds(5));
+    }
+
     /// What hosts and administrators do, in turns.
     #[derive(Clone, Debug)]
     enum Step {
         Begin(usize, u64, u64),
         End(usize),
         Change(usize, u64, u64),
+        Trim(usize, u64),
         ForgetAll(usize),
         Switch(usize, bool, bool),
         Resize(u64),
@@ -589,6 +686,7 @@ mod tests {
             12 => (0_usize..3, 0_u64..50, 1_u64..6).prop_map(|(volume, page, count)| Step::Begin(volume, page, count)),
             10 => (0_usize..8).prop_map(Step::End),
             3 => (0_usize..3, 0_u64..50, 1_u64..40).prop_map(|(volume, page, count)| Step::Change(volume, page, count)),
+            1 => (0_usize..3, 0_u64..90).prop_map(|(volume, first)| Step::Trim(volume, first)),
             1 => (0_usize..3).prop_map(Step::ForgetAll),
             1 => (0_usize..3, any::<bool>(), any::<bool>()).prop_map(|(volume, is_on, ahead)| Step::Switch(volume, is_on, ahead)),
             1 => (0_u64..1200).prop_map(Step::Resize),
@@ -634,6 +732,11 @@ mod tests {
                         below.extend((first..first + count).map(|page| ((volume, page), counter)));
                         volumes[volume].supersede(&(first..first + count));
                     }
+                    Step::Trim(volume, first) => {
+                        counter = counter.wrapping_add(1);
+                        below.extend((first..90).map(|page| ((volume, page), counter)));
+                        superseded_in_turns(&volumes[volume], &(first..1 << 30));
+                    }
                     Step::ForgetAll(volume) => {
                         counter = counter.wrapping_add(1);
                         below.extend((0..90).map(|page| ((volume, page), counter)));
@@ -655,12 +758,14 @@ mod tests {
                     Step::Bring(_) => {}
                     Step::Resize(pages) => {
                         cache.set_size(pages * PAGE_COST_BYTES);
-                        while cache.shrink_some() {}
-                        cache.end_resize(pages * PAGE_COST_BYTES);
+                        // As far as that goes: what is left of it is done in the turns of the next ones.
+                        for _ in 0..pages % 8 + 5 {
+                            cache.fit_some();
+                        }
                     }
                     Step::Allow(pages) => {
                         cache.set_allowed(pages * PAGE_COST_BYTES);
-                        while cache.shrink_some() {}
+                        while cache.fit_some() {}
                     }
                     Step::Reopen(volume) => {
                         counter = counter.wrapping_add(1);
@@ -700,8 +805,7 @@ mod tests {
         read_all(&volume, 0..500, 1);
         for pages in [700, 1000] {
             cache.set_size(pages * PAGE_COST_BYTES);
-            while cache.shrink_some() {}
-            cache.end_resize(pages * PAGE_COST_BYTES);
+            while cache.fit_some() {}
         }
         read_all(&volume, 0..500, 1);
         let here = (0..500).filter(|page| volume.lend(*page).is_some()).count();
@@ -718,8 +822,36 @@ mod tests {
         (0..2).for_each(|_| read_all(&volume, 20..24, 1));
         assert_eq!((cache.status().pages_used, cache.status().evicted_bytes), (21, 4 * PAGE_COST_BYTES));
         cache.set_allowed(4 * PAGE_COST_BYTES);
-        while cache.shrink_some() {}
+        while cache.fit_some() {}
         assert_eq!(cache.status().evicted_bytes, 4 * PAGE_COST_BYTES);
+    }
+
+    // A share of the memory cache that changed held up all hosts of its thread until all of its pages were indexed anew.
+    // proves: M3
+    #[test]
+    fn another_size_takes_turns_of_so_much_at_most_in_which_pages_are_read() {
+        let cache = cache(20_000);
+        let volume = cache.pages_of_volume();
+        (0..2).for_each(|_| read_all(&volume, 0..3000, 1));
+        let left = |cache: &MemoryCache| {
+            let state = cache.state.borrow();
+            (state.resident.left_to_fit(), state.seen.left_to_fit())
+        };
+        for pages in [10_000, 4000, 30_000] {
+            cache.set_size(pages * PAGE_COST_BYTES);
+            let (mut before, mut turns) = (left(&cache), 0);
+            while cache.fit_some() {
+                let now = left(&cache);
+                assert!(now.0 + shrink::MOVED_PER_TURN >= before.0, "{before:?} and {now:?}");
+                assert!(now.1 + shrink::SETS_PER_TURN >= before.1, "{before:?} and {now:?}");
+                let page = turns % 3000;
+                assert_eq!(read(&volume, page, 2), 1, "page {page} to {pages} pages in turn {turns}");
+                (before, turns) = (now, turns + 1);
+            }
+            assert!(turns > 10, "{turns} turns to {pages} pages");
+            assert_eq!((left(&cache), cache.state.borrow().room()), ((0, 0), u32::try_from(pages).unwrap()));
+        }
+        assert!((0..3000).all(|page| volume.holds(page)));
     }
 
     #[test]

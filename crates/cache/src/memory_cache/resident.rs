@@ -28,6 +28,8 @@ pub(super) const BYTES_PER_PAGE: u64 = 56 + index::BYTES_PER_PAGE;
 pub(super) enum FrameQueue {
     Small,
     Main,
+    /// No page is there.
+    Free,
 }
 
 /// What went.
@@ -40,7 +42,7 @@ pub(super) struct Evicted {
 
 struct Frame {
     key: u64,
-    /// Towards the newest of its queue; of free places: the next free one.
+    /// Towards the newest of its queue.
     newer: u32,
     older: u32,
     reads: u8,
@@ -60,11 +62,10 @@ const EMPTY: FrameList = FrameList { newest: NONE, oldest: NONE, len: 0 };
 
 pub(super) struct Resident {
     places: Vec<Frame>,
-    /// The first free place.
-    free: u32,
     index: PageIndex,
     small: FrameList,
     main: FrameList,
+    free: FrameList,
     pages_max: u32,
 }
 
@@ -73,7 +74,7 @@ impl Resident {
     pub(super) fn new(pages_max: u32) -> Self {
         // Memory that nobody touched takes none; and what is full is not copied to make it larger.
         let places = Vec::with_capacity(at(pages_max));
-        Self { places, free: NONE, index: PageIndex::new(pages_max), small: EMPTY, main: EMPTY, pages_max }
+        Self { places, index: PageIndex::new(pages_max), small: EMPTY, main: EMPTY, free: EMPTY, pages_max }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -84,47 +85,87 @@ impl Resident {
         self.pages_max
     }
 
-    /// Room for so many pages from here on; if there are more, [`Self::evict`] follows.
-    pub(super) fn resize(&mut self, pages_max: u32) {
-        if pages_max == self.pages_max {
-            return;
-        }
-        self.pages_max = pages_max;
-        if at(pages_max) < self.places.len() {
-            self.pack();
-        }
-        self.places.reserve_exact(at(pages_max).saturating_sub(self.places.len()));
-        let mut index = PageIndex::new(pages_max.max(self.len()));
-        for (place, held) in (0..).zip(&self.places) {
-            if held.page.is_some() {
-                index.insert(mixed(held.key), place);
-            }
-        }
-        self.index = index;
+    /// How many pages may be there now: less than it will be while a larger index waits for its turn.
+    pub(super) fn room(&self) -> u32 {
+        self.pages_max.min(self.index.room())
     }
 
-    /// Pages lie side by side from here on; what they do not need of the table goes back to the kernel.
-    fn pack(&mut self) {
-        let mut used = 0;
-        let moved: Vec<u32> = self
-            .places
-            .iter()
-            .map(|held| {
-                let place = used;
-                used += u32::from(held.page.is_some());
-                place
-            })
-            .collect();
-        let to = |place: u32| if place == NONE { NONE } else { moved[at(place)] };
-        self.places.retain(|held| held.page.is_some());
-        for held in &mut self.places {
-            (held.newer, held.older) = (to(held.newer), to(held.older));
+    /// Places that a page may be at.
+    pub(super) fn places(&self) -> u32 {
+        u32::try_from(self.places.len()).expect("pages in memory are counted in 32 bits")
+    }
+
+    /// Room for so many pages from here on. If there are more, [`Self::evict`] follows; then [`Self::fit_some`], until nothing is left to do.
+    pub(super) fn resize(&mut self, pages_max: u32) {
+        self.pages_max = pages_max;
+        if self.len() <= pages_max {
+            self.resize_index();
         }
-        for list in [&mut self.small, &mut self.main] {
-            (list.newest, list.oldest) = (to(list.newest), to(list.oldest));
+    }
+
+    /// Brings the tables nearer to the size that they are to have, by so many steps; answers whether there may be more to do.
+    pub(super) fn fit_some(&mut self, steps: u32) -> bool {
+        if self.len() > self.pages_max {
+            return false;
         }
-        self.free = NONE;
+        if !self.index.is_moved() {
+            let places = &self.places;
+            self.index.move_some(at(steps), |place| mixed(places[at(place)].key));
+            return true;
+        }
+        if self.places() > self.pages_max {
+            (0..steps.min(self.places() - self.pages_max)).for_each(|_| self.drop_last_place());
+            if self.places() == self.pages_max {
+                self.places.shrink_to(at(self.pages_max));
+            }
+            return true;
+        }
+        self.resize_index()
+    }
+
+    /// Answers whether the index begins to get another size.
+    fn resize_index(&mut self) -> bool {
+        if !self.index.is_moved() || self.index.room() == self.pages_max {
+            return false;
+        }
+        // What a large table holds is not copied for that: the kernel puts its memory elsewhere, or takes the end of it back.
         self.places.shrink_to(at(self.pages_max));
+        self.places.reserve_exact(at(self.pages_max).saturating_sub(self.places.len()));
+        self.index.resize(self.pages_max);
+        true
+    }
+
+    /// The page that is there moves to a free place.
+    fn drop_last_place(&mut self) {
+        let last = self.places() - 1;
+        if self.places[at(last)].page.is_none() {
+            self.unlink(last);
+        } else {
+            let free = self.free.newest;
+            self.unlink(free);
+            self.places.swap(at(last), at(free));
+            self.relink(last, free);
+            self.index.replace(mixed(self.places[at(free)].key), last, free);
+        }
+        self.places.pop();
+    }
+
+    /// What named a place names another one, where its page is now.
+    fn relink(&mut self, from: u32, to: u32) {
+        let Frame { newer, older, queue, .. } = self.places[at(to)];
+        let list = self.list(queue);
+        if list.newest == from {
+            list.newest = to;
+        }
+        if list.oldest == from {
+            list.oldest = to;
+        }
+        if newer != NONE {
+            self.places[at(newer)].older = to;
+        }
+        if older != NONE {
+            self.places[at(older)].newer = to;
+        }
     }
 
     pub(super) fn holds(&self, key: u64) -> bool {
@@ -141,16 +182,17 @@ impl Resident {
 
     /// Takes in a page that is not there. The caller has made room.
     pub(super) fn insert(&mut self, key: u64, page: Buf, queue: FrameQueue) {
-        assert!(self.len() < self.pages_max, "there is room for a page that comes in");
+        assert!(self.len() < self.room(), "there is room for a page that comes in");
+        assert!(queue != FrameQueue::Free, "page {key:#x} comes into a queue of pages");
         let held = Frame { key, newer: NONE, older: NONE, reads: 0, queue, page: Some(page) };
-        let place = match self.free {
+        let place = match self.free.newest {
             NONE => {
                 self.places.push(held);
-                u32::try_from(self.places.len() - 1).expect("pages in memory are counted in 32 bits")
+                self.places() - 1
             }
             free => {
                 assert!(self.places[at(free)].page.is_none(), "place {free} is free, and a page is there");
-                self.free = self.places[at(free)].newer;
+                self.unlink(free);
                 self.places[at(free)] = held;
                 free
             }
@@ -179,10 +221,10 @@ impl Resident {
         before - self.len()
     }
 
-    /// The same, looking at the pages that are there until it has all.
-    pub(super) fn sweep(&mut self, keys: Range<u64>, here: u32) -> u32 {
+    /// The same, looking at what is at these places until it has all.
+    pub(super) fn sweep(&mut self, keys: Range<u64>, here: u32, places: Range<u32>) -> u32 {
         let before = self.len();
-        let mut places = 0..u32::try_from(self.places.len()).expect("pages in memory are counted in 32 bits");
+        let mut places = places.start..places.end.min(self.places());
         while before - self.len() < here
             && let Some(place) = places.next()
         {
@@ -223,6 +265,12 @@ impl Resident {
         crate::address::vec_bytes(&self.places) + self.index.memory_bytes()
     }
 
+    /// Cells of the index and places that are yet to be moved.
+    #[cfg(test)]
+    pub(super) fn left_to_fit(&self) -> u32 {
+        u32::try_from(self.index.left_to_move()).unwrap() + self.places().saturating_sub(self.pages_max)
+    }
+
     fn find(&self, key: u64) -> Option<u32> {
         self.index.find(mixed(key), |place| self.places[at(place)].key == key)
     }
@@ -232,18 +280,16 @@ impl Resident {
         let key = self.places[at(place)].key;
         let places = &self.places;
         self.index.remove(mixed(key), place, |other| mixed(places[at(other)].key));
-        let free = self.free;
-        let held = &mut self.places[at(place)];
-        assert!(held.page.is_some(), "page {key:#x} is taken out of place {place}, which is free");
-        held.page = None;
-        held.newer = free;
-        self.free = place;
+        let page = self.places[at(place)].page.take();
+        assert!(page.is_some(), "page {key:#x} is taken out of place {place}, which is free");
+        self.push_newest(place, FrameQueue::Free);
     }
 
     fn list(&mut self, queue: FrameQueue) -> &mut FrameList {
         match queue {
             FrameQueue::Small => &mut self.small,
             FrameQueue::Main => &mut self.main,
+            FrameQueue::Free => &mut self.free,
         }
     }
 
@@ -343,7 +389,7 @@ mod tests {
                         }
                     }
                     4..8 if !resident.holds(key) => {
-                        while resident.len() >= resident.pages_max() {
+                        while resident.len() >= resident.room() {
                             prop_assert_eq!(resident.evict(), naive.evict());
                         }
                         let queue = if step < 7 { FrameQueue::Small } else { FrameQueue::Main };
@@ -360,7 +406,7 @@ mod tests {
                         naive.retain(|other| !keys.contains(&other));
                         let gone = u32::try_from(before - naive.len()).unwrap();
                         let taken_out =
-                            if key % 2 == 0 { resident.sweep(keys, gone) } else { resident.remove_all(keys, gone) };
+                            if key % 2 == 0 { resident.sweep(keys, gone, 0..60) } else { resident.remove_all(keys, gone) };
                         prop_assert_eq!(taken_out, gone);
                     }
                     _ => {
@@ -372,6 +418,10 @@ mod tests {
                         }
                     }
                 }
+                let left = resident.left_to_fit();
+                let is_more = resident.fit_some(2);
+                prop_assert!(is_more || left == 0, "{} are left", left);
+                prop_assert!(resident.left_to_fit() + 2 >= left);
                 prop_assert_eq!(at(resident.len()), naive.len());
                 prop_assert!((0..60).all(|key| resident.holds(key) == naive.held(key).is_some()));
             }
@@ -394,6 +444,7 @@ mod tests {
             resident.evict();
         }
         resident.resize(PAGES / 100);
+        while resident.fit_some(1000) {}
         assert!(resident.memory_bytes() <= u64::from(PAGES / 100) * BYTES_PER_PAGE + 8, "{}", resident.memory_bytes());
     }
 }

@@ -24,29 +24,43 @@ pub(super) enum Past {
 pub(super) struct Seen {
     /// A fingerprint of 31 bits, never 0, and whether it was resident in the lowest; 0: an empty place.
     places: Vec<u32>,
+    /// The places before they were made anew, and how many of the new sets have been filled from them.
+    before: Option<(Vec<u32>, usize)>,
+    /// How many sets it is to have.
+    sets_wanted: usize,
 }
 
 impl Seen {
     /// For a cache of `pages` pages.
     pub(super) fn new(pages: u32) -> Self {
-        Self { places: vec![0; sets_for(pages) * WAYS] }
+        let sets = sets_for(pages);
+        Self { places: vec![0; sets * WAYS], before: None, sets_wanted: sets }
     }
 
-    /// For so many pages from here on; the newest of what is known stays. Sets lie in the order of hashes, so those of the old size that
-    /// share hashes with one of the new size lie side by side.
+    /// For so many pages: [`Self::fit_some`] follows until nothing is left to do.
     pub(super) fn resize(&mut self, pages: u32) {
-        let (before, sets) = (self.places.len() / WAYS, sets_for(pages));
-        if sets == before {
-            return;
+        self.sets_wanted = sets_for(pages);
+    }
+
+    /// Fills so many sets of the size that it is to have; answers whether there may be more to do.
+    pub(super) fn fit_some(&mut self, count: usize) -> bool {
+        if let Some((before, filled)) = &mut self.before {
+            let end = (self.places.len() / WAYS).min(*filled + count);
+            for set in *filled..end {
+                fill_set(&mut self.places, set, before);
+            }
+            *filled = end;
+            if end * WAYS == self.places.len() {
+                self.before = None;
+            }
+            return true;
         }
-        let mut places = vec![0; sets * WAYS];
-        for (set, held) in places.chunks_exact_mut(WAYS).enumerate() {
-            let from = set * before / sets..((set + 1) * before).div_ceil(sets);
-            let newest_first = (0..WAYS).flat_map(|age| from.clone().map(move |set| set * WAYS + age));
-            let known = newest_first.map(|place| self.places[place]).filter(|known| *known != 0);
-            held.iter_mut().zip(known).for_each(|(held, known)| *held = known);
+        if self.places.len() == self.sets_wanted * WAYS {
+            return false;
         }
-        self.places = places;
+        let before = std::mem::replace(&mut self.places, vec![0; self.sets_wanted * WAYS]);
+        self.before = (!before.is_empty()).then_some((before, 0));
+        true
     }
 
     pub(super) fn past_of(&mut self, hash: u64) -> Option<Past> {
@@ -79,10 +93,32 @@ impl Seen {
         crate::address::vec_bytes(&self.places)
     }
 
-    fn set_of(&mut self, hash: u64) -> Option<&mut [u32]> {
-        let sets = self.places.len() / WAYS;
-        (sets > 0).then(|| &mut self.places[bucket(hash, sets) * WAYS..][..WAYS])
+    /// Sets still to be filled.
+    #[cfg(test)]
+    pub(super) fn left_to_fit(&self) -> usize {
+        self.before.as_ref().map_or(0, |(_, filled)| self.places.len() / WAYS - filled)
     }
+
+    fn set_of(&mut self, hash: u64) -> Option<&mut [u32]> {
+        let set = bucket(hash, self.places.len() / WAYS);
+        let places = match &mut self.before {
+            Some((before, filled)) if set >= *filled => before,
+            Some(_) | None => &mut self.places,
+        };
+        let sets = places.len() / WAYS;
+        (sets > 0).then(|| &mut places[bucket(hash, sets) * WAYS..][..WAYS])
+    }
+}
+
+/// Fills a set with the newest of what was known. Sets lie in the order of hashes, so those of the size before that share hashes with one of
+/// the new size lie side by side. Of many, some are enough to fill it.
+fn fill_set(places: &mut [u32], set: usize, before: &[u32]) {
+    let (sets_before, sets) = (before.len() / WAYS, places.len() / WAYS);
+    let first = set * sets_before / sets;
+    let from = first..((set + 1) * sets_before).div_ceil(sets).min(first + WAYS);
+    let newest_first = (0..WAYS).flat_map(|age| from.clone().map(move |set| set * WAYS + age));
+    let known = newest_first.map(|place| before[place]).filter(|known| *known != 0);
+    places[set * WAYS..][..WAYS].iter_mut().zip(known).for_each(|(held, known)| *held = known);
 }
 
 fn sets_for(pages: u32) -> usize {
@@ -139,15 +175,26 @@ mod tests {
             let mut seen = Seen::new(before);
             (0..8000).for_each(|page| seen.note(mixed(page), Past::Resident));
             seen.resize(after);
-            let known = (0..8000).filter(|page| seen.past_of(mixed(*page)) == Some(Past::Resident)).count();
-            assert!(known > 7800, "{known} of 8,000 from {before} to {after}");
+            let mut left = usize::MAX;
+            while seen.fit_some(100) {
+                let known = (0..8000).filter(|page| seen.past_of(mixed(*page)) == Some(Past::Resident)).count();
+                assert!(known > 7800, "{known} of 8,000 from {before} to {after}");
+                assert!(left == usize::MAX || left - seen.left_to_fit() <= 100, "{left}");
+                left = seen.left_to_fit();
+            }
+            seen.note(mixed(9000), Past::Read);
             let wrong = (1_000_000..1_010_000).filter(|page| seen.past_of(mixed(*page)).is_some()).count();
             assert_eq!(wrong, 0);
         }
         let mut seen = Seen::new(100);
-        seen.resize(0);
-        seen.resize(100);
-        assert_eq!(seen.past_of(mixed(1)), None);
+        for pages in [0, 100] {
+            seen.resize(pages);
+            while seen.fit_some(1) {
+                assert_eq!(seen.past_of(mixed(1)), None);
+            }
+        }
+        seen.note(mixed(1), Past::Read);
+        assert_eq!(seen.past_of(mixed(1)), Some(Past::Read));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! What goes to the backing device past the cache (rules `write-ahead`, `sub-page`), in the device's blocks. The caller holds its pages.
 
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use crate::address::{bytes_of, pages_of};
 use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::members::io::add;
-use crate::memory_cache::in_turns;
 use crate::volume::destination::Destination;
 use crate::volume::inner::VolumeInner;
 use crate::volume::locks::Held;
@@ -29,7 +27,7 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<Option<Held>, Error> {
         let pages = pages_of(range);
         let Some(attached) = attached else {
-            self.supersede_in_memory(pages).await;
+            self.memory.supersede_in_turns(&pages, || self.env.sleep(Duration::ZERO)).await;
             return Ok(None);
         };
         // The cleaner may be on its way with what had a live copy until the last SSD left (rule `clean-one-at-a-time`).
@@ -40,16 +38,6 @@ impl<E: Env> VolumeInner<E> {
         self.mark_unsettled(attached, range).await?;
         attached.pool.clean.invalidate_durably(attached.index, pages).await?;
         Ok(not_cleaned)
-    }
-
-    async fn supersede_in_memory(&self, pages: Range<u64>) {
-        let first = pages.start;
-        for part in in_turns(pages) {
-            if part.start > first {
-                self.env.sleep(Duration::ZERO).await;
-            }
-            self.memory.supersede(&part);
-        }
     }
 
     /// Writes to the backing device, in the device's blocks; a part of a block is read, modified and written (rule

@@ -1,5 +1,5 @@
-//! What each thread of the data plane has of the memory cache: by shares that change seldom, for another size costs a thread what it
-//! remembers, and time.
+//! What each thread of the data plane has of the memory cache: by shares that change seldom, for another size costs a thread time, and
+//! pages that it had.
 //!
 //! Those who begin together have equal parts. Who comes later begins with a small one, unless the others hardly use theirs. A thread whose pages
 //! make room for each other gets more, as long as there is a thread that does not use what it has.
@@ -11,7 +11,7 @@ use crate::plane::ThreadMemory;
 /// The largest share of a thread, and the smallest of one that has volumes.
 const SHARE_MAX: u64 = 16;
 const SHARE_MIN: u64 = 1;
-/// Between two changes of shares: each takes every thread a moment in which it serves nobody.
+/// Between two changes of shares: for each of them every thread moves what it knows of its pages.
 const ROUND: Duration = Duration::from_secs(300);
 /// A thread whose pages have made room for this part of its size in a round needs more.
 const TURNED_OVER_PART: u64 = 16;
