@@ -337,6 +337,8 @@ pub(crate) enum AllCold {
     FewMembers { present: usize, all: usize },
     /// The write log that had what superseded it is lost.
     SupersedingLost,
+    /// A member knows how far the others had come, and that cannot be read.
+    WitnessUnread,
 }
 
 impl fmt::Display for AllCold {
@@ -345,6 +347,9 @@ impl fmt::Display for AllCold {
             Self::StateIsBehind => f.write_str("the state directory does not know the pool's newest state"),
             Self::FewMembers { present, all } => write!(f, "only {present} of {all} members are there and can be read"),
             Self::SupersedingLost => f.write_str("what superseded some of its content was lost with the write log"),
+            Self::WitnessUnread => {
+                f.write_str("the record of how far its flushes had come cannot be read on another member")
+            }
         }
     }
 }

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use hotset_block::{Buf, Device, Env, MemoryDevice};
 use hotset_cache::config::PoolKind;
-use hotset_cache::{Health, Missing, Pool, PoolReason, SsdDoubt, SsdReason, Volume};
+use hotset_cache::{ErrorKind, Health, Missing, Pool, PoolReason, SsdDoubt, SsdReason, Volume};
 
-use crate::harness::{TestEnv, run};
+use crate::harness::{Bad, TestDevice, TestEnv, run};
 use crate::world::{MIB, World, read, until, write};
 
 /// Of a sector of a slot index, by `docs/FORMAT.md`: its magic, and that it is of the journal.
 const INDEX_MAGIC: &[u8] = b"HSix";
 const JOURNAL_PLACE: &[u8] = &[1, 0];
+/// Where the areas of the witness record lie among the records.
+const WITNESS_AREAS: [u64; 2] = [52 << 10, 116 << 10];
 /// Pages of a block.
 const BLOCK: u64 = 16;
 const BLOCKS: u64 = 8;
@@ -56,7 +58,7 @@ async fn warm(env: &TestEnv, ssds: usize) -> (World, Pool<TestEnv>, Volume<TestE
 /// The witness records in the state directory, by `docs/FORMAT.md`.
 async fn witness_of_state(world: &World) -> Vec<u8> {
     let mut both = Vec::new();
-    for area in [52 << 10, 116 << 10] {
+    for area in WITNESS_AREAS {
         both.extend_from_slice(&world.state().read(area, Buf::zeroed(12 << 10)).await.0);
     }
     both
@@ -142,6 +144,36 @@ fn an_ssd_that_lost_the_end_of_its_slot_index_is_not_believed_where_the_state_di
         for lost in [Lost::Zeroes, Lost::OldContent] {
             assert_told_and_not_believed(&env, 1, lost).await;
         }
+    });
+}
+
+// Only the member whose record cannot be read may know what another one lost.
+// proves: F7
+#[test]
+fn where_the_record_of_what_another_ssd_lost_cannot_be_read_nothing_is_believed() {
+    run(async |env| {
+        let (world, pool, volume) = warm(&env, 2).await;
+        let loser = write_and_lose(&world, pool, volume, Lost::Zeroes).await;
+        let with_unreadable = || {
+            let named = world.named();
+            for area in WITNESS_AREAS {
+                named[1 - loser].device.become_bad(Bad::FailsToReadAt((128 << 10) + area));
+            }
+            named
+        };
+        let open = async |missing| {
+            Pool::open(env.clone(), with_unreadable(), Some(TestDevice::from(world.state())), missing).await
+        };
+        let Err(error) = open(Missing::Refuse).await else { panic!("another time it may be read") };
+        let named = error.to_string().contains(&format!("SSD ssd{}: how far the other SSDs had come", 1 - loser));
+        assert!(error.kind == ErrorKind::Media && named, "{error}");
+        let pool = open(Missing::Leave).await.expect("it need not be warm");
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        let status = pool.status();
+        assert_eq!((read(&volume, 0).await, status.slots_used), (9, 0), "{}", status.recovery);
+        assert!(status.recovery.contains("cannot be read on another member"), "{}", status.recovery);
+        pool.close().await.unwrap();
     });
 }
 

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use hotset_block::{Buf, Device, Env};
+use hotset_block::{Buf, Device, DeviceError, Env};
 
 use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind, Remedy};
@@ -53,6 +53,8 @@ pub(crate) struct SurveyedSsd<D> {
     pub(crate) is_older: bool,
     /// Why some of its records cannot be read: the newest may be among them.
     unread: Option<Error>,
+    /// Why its witness record cannot be read.
+    witness_unread: Option<Error>,
 }
 
 impl<D> SurveyedSsd<D> {
@@ -76,6 +78,8 @@ pub(crate) struct Survey<E: Env> {
     pub(crate) state_knows: bool,
     /// Some member does not have the newest catalogue.
     catalogue_behind: bool,
+    /// Why the state directory's witness record cannot be read.
+    state_witness_unread: Option<Error>,
     /// A newest record is of an older version of the format.
     older_records: bool,
 }
@@ -203,7 +207,8 @@ impl<E: Env> Survey<E> {
             Some(record) => Losses::decode(&record.payload).map_err(|error| corrupt(&error))?,
             None => Losses::default(),
         };
-        let state_witness = state_record::<E>(env, state, missing, RecordKind::Witness, Some(pool_uuid)).await?;
+        let (state_witness, unread) = read_state_record::<E>(env, state, RecordKind::Witness, Some(pool_uuid)).await?;
+        let state_witness_unread = unread.map(|error| accept_unread(missing, &error)).transpose()?;
         let records = Records {
             members: Numbered { number: members_number, value: members },
             catalogue: Numbered { number: catalogue_number, value: catalogue },
@@ -222,6 +227,7 @@ impl<E: Env> Survey<E> {
             state_agrees,
             state_knows: state_members.is_some(),
             catalogue_behind,
+            state_witness_unread,
             older_records,
         })
     }
@@ -240,6 +246,8 @@ impl<E: Env> Survey<E> {
             Some(AllCold::FewMembers { present, all })
         } else if self.misses_superseding() {
             Some(AllCold::SupersedingLost)
+        } else if self.witness_unread().is_some() {
+            Some(AllCold::WitnessUnread)
         } else {
             None
         };
@@ -278,10 +286,15 @@ impl<E: Env> Survey<E> {
         present * 2 > all && (all - read) * 2 <= all
     }
 
-    /// A record cannot be read that may be newer than all that were: another time it may be.
+    /// A record cannot be read that may be newer than all that were, or may say that another SSD lost something: another time it may be.
     pub(crate) fn check_read(&self) -> Result<(), Error> {
-        let first = self.unread().next().filter(|_| !self.is_proven());
-        first.map_or(Ok(()), |(_, error)| Err(error.clone()))
+        let first = self.unread().map(|(_, error)| error).next().filter(|_| !self.is_proven());
+        first.or(self.witness_unread()).map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Why a member cannot say how far the others had come, which nobody else may know: each has a record of its own.
+    fn witness_unread(&self) -> Option<&Error> {
+        self.members_found().find_map(|ssd| ssd.witness_unread.as_ref()).or(self.state_witness_unread.as_ref())
     }
 
     /// Dirty data is believed only if a majority of the members agrees on it, and SSDs that are no members are not
@@ -575,28 +588,66 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<SurveyedSsd
     let (mark, is_older) = (mark_in(&bytes, superblock.ssd_uuid), has_older_superblock(&bytes));
     let area = superblock.layout.catalogue_area_bytes;
     let uuid = Some(superblock.pool_uuid);
-    let unread = Cell::new(None);
-    let read = async |offset: u64, length: usize| {
-        let (buf, result) = named.device.read(RECORDS_OFFSET + offset, env.buffers().take(length)).await;
-        result.map_err(|error| unread.set(Some(error))).ok().map(|()| buf)
-    };
-    let members = newest_record(RecordKind::Members, area, uuid, read).await;
-    let catalogue = newest_record(RecordKind::Catalogue, area, uuid, read).await;
-    let rows = newest_record(RecordKind::Rows, area, uuid, read).await;
-    // What a witness says only takes belief away: who lacks it says no less.
-    let or_none =
-        async |offset: u64, length: usize| read_at::<E>(env, &named.device, RECORDS_OFFSET + offset, length).await;
-    let witness = newest_record(RecordKind::Witness, area, uuid, or_none).await;
-    let unread = unread.into_inner().map(|error| Error::device(&format!("{what}, member records"), &error));
+    let records = RecordsOn::<E>::ssd(env, &named.device, area);
+    let members = records.newest(RecordKind::Members, uuid).await;
+    let catalogue = records.newest(RecordKind::Catalogue, uuid).await;
+    let rows = records.newest(RecordKind::Rows, uuid).await;
+    let unread = records.unread.take().map(|error| Error::device(&format!("{what}, member records"), &error));
+    let witness = records.newest(RecordKind::Witness, uuid).await;
+    let witness_unread = records.unread.take().map(|error| {
+        let why = "how far the other SSDs had come cannot be read from it, and what they hold may be old; see to it, or go on with a cold cache";
+        Error::device(&format!("{what}: {why}"), &error)
+    });
     if superblock.spare {
         // What it holds from an earlier time in the pool is nobody's word.
-        let (members, catalogue, rows, witness) = (None, None, None, None);
-        return Ok(SurveyedSsd { named, superblock, members, catalogue, rows, witness, mark, is_older, unread: None });
+        return Ok(SurveyedSsd {
+            named,
+            superblock,
+            members: None,
+            catalogue: None,
+            rows: None,
+            witness: None,
+            mark,
+            is_older,
+            unread: None,
+            witness_unread: None,
+        });
     }
     let members = known(&what, RecordKind::Members, members)?;
     let catalogue = known(&what, RecordKind::Catalogue, catalogue)?;
     let (rows, witness) = (known(&what, RecordKind::Rows, rows)?, known(&what, RecordKind::Witness, witness)?);
-    Ok(SurveyedSsd { named, superblock, members, catalogue, rows, witness, mark, is_older, unread })
+    Ok(SurveyedSsd { named, superblock, members, catalogue, rows, witness, mark, is_older, unread, witness_unread })
+}
+
+/// The member records on a device.
+struct RecordsOn<'a, E: Env> {
+    env: &'a E,
+    device: &'a E::Device,
+    /// Where they begin.
+    start: u64,
+    catalogue_area_bytes: u64,
+    /// Why one could not be read, since this was taken last.
+    unread: Cell<Option<DeviceError>>,
+}
+
+impl<'a, E: Env> RecordsOn<'a, E> {
+    fn ssd(env: &'a E, device: &'a E::Device, catalogue_area_bytes: u64) -> Self {
+        Self { env, device, start: RECORDS_OFFSET, catalogue_area_bytes, unread: Cell::default() }
+    }
+
+    fn state(env: &'a E, device: &'a E::Device) -> Self {
+        let catalogue_area_bytes = CATALOGUE_AREA_BYTES_MAX;
+        Self { env, device, start: 0, catalogue_area_bytes, unread: Cell::default() }
+    }
+
+    /// Of those that can be read.
+    async fn newest(&self, kind: RecordKind, uuid: Option<u128>) -> Result<Option<Record>, Unusable> {
+        let read = async |offset: u64, length: usize| {
+            let (buf, result) = self.device.read(self.start + offset, self.env.buffers().take(length)).await;
+            result.map_err(|error| self.unread.set(Some(error))).ok().map(|()| buf)
+        };
+        newest_record(kind, self.catalogue_area_bytes, uuid, read).await
+    }
 }
 
 /// A member's record. One that is broken is none; what a later Hotset wrote is not passed over.
@@ -640,20 +691,33 @@ pub(crate) async fn state_record<E: Env>(
     kind: RecordKind,
     uuid: Option<u128>,
 ) -> Result<Option<Record>, Error> {
-    let Some(state) = state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN) else { return Ok(None) };
-    let unread = Cell::new(None);
-    let read = async |offset: u64, length: usize| {
-        let (buf, result) = state.read(offset, env.buffers().take(length)).await;
-        result.map_err(|error| unread.set(Some(error))).ok().map(|()| buf)
-    };
-    let record = newest_record(kind, CATALOGUE_AREA_BYTES_MAX, uuid, read).await;
+    let (record, unread) = read_state_record::<E>(env, state, kind, uuid).await?;
+    unread.map(|error| accept_unread(missing, &error)).transpose()?;
+    Ok(record)
+}
+
+/// The newest record of a kind in the state directory of those that can be read; and why one cannot.
+async fn read_state_record<E: Env>(
+    env: &E,
+    state: Option<&E::Device>,
+    kind: RecordKind,
+    uuid: Option<u128>,
+) -> Result<(Option<Record>, Option<DeviceError>), Error> {
+    let state = state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN);
+    let Some(state) = state else { return Ok((None, None)) };
+    let records = RecordsOn::<E>::state(env, state);
+    let record = records.newest(kind, uuid).await;
     let record = known("the state directory's member file", kind, record)?;
-    match (unread.into_inner(), missing) {
-        (Some(error), Missing::Refuse | Missing::Leave) => Err(Error::device(
-            "see to the disk of the state directory: the pool's member file there cannot be read",
-            &error,
-        )),
-        (None, _) | (Some(_), Missing::AcceptLoss) => Ok(record),
+    Ok((record, records.unread.take()))
+}
+
+/// Answers why a record of the state directory cannot be read, where somebody accepts that.
+fn accept_unread(missing: Missing, error: &DeviceError) -> Result<Error, Error> {
+    let message = "see to the disk of the state directory: the pool's member file there cannot be read";
+    let why = Error::device(message, error);
+    match missing {
+        Missing::Refuse | Missing::Leave => Err(why),
+        Missing::AcceptLoss => Ok(why),
     }
 }
 
