@@ -2,18 +2,22 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
+use futures_util::future::join;
 use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{
     Durability, ErrorKind, Health, LABEL_BYTES, Missing, Named, Pool, PoolSpec, PoolStatus, Removed, STATE_BYTES,
-    Volume, inspect,
+    SsdLabel, Volume, inspect,
 };
 
-use crate::harness::{TestDevice, TestEnv, run};
+use crate::harness::{Bad, TestDevice, TestEnv, run};
 use crate::world::until;
 
 const MIB: u64 = 1 << 20;
+/// Where the second copy of a superblock lies, by `docs/FORMAT.md`.
+const SECOND_SUPERBLOCK: u64 = 64 << 10;
 /// Pages that the tests write.
 const PAGES: u64 = 500;
 
@@ -112,6 +116,47 @@ fn ssds_that_come_and_go_do_not_make_the_tables_grow() {
         }
         let (first, last) = (memory[0], memory[5]);
         assert!(last <= first + first / 20, "{memory:?}");
+    });
+}
+
+/// Of what carries both copies of its superblock, the second cannot be written any more.
+async fn fails_when(env: &TestEnv, labelled: &MemoryDevice, failing: &TestDevice) {
+    while label_of(labelled).await.is_none() {
+        env.sleep(Duration::from_micros(1)).await;
+    }
+    failing.become_bad(Bad::FailsAt(SECOND_SUPERBLOCK));
+}
+
+async fn label_of(disk: &MemoryDevice) -> Option<SsdLabel> {
+    let (bytes, _) = disk.read(0, Buf::zeroed(LABEL_BYTES)).await;
+    inspect(&bytes).expect("it is whole or nothing")
+}
+
+// It carried the pool's name for ever, and no other pool took it.
+// proves: P4
+#[test]
+fn what_could_not_join_a_pool_is_as_free_as_before() {
+    run(async |env| {
+        let world = World::new(env.clone(), PoolKind::Read, 3);
+        let pool = world.create(1).await;
+        for is_spare in [false, true] {
+            let joining = || -> (Vec<Named<TestDevice>>, TestDevice) {
+                let unhurried = |named: Named<TestDevice>| Named { device: named.device.unhurried(), ..named };
+                let named: Vec<_> = world.named([1, 2]).into_iter().map(unhurried).collect();
+                let second = named[1].device.clone();
+                (named, second)
+            };
+            let (named, second) = joining();
+            let joined = async { if is_spare { pool.add_spares(named).await } else { pool.add_ssds(named).await } };
+            let (joined, ()) = join(joined, fails_when(&env, &world.disks[1], &second)).await;
+            let error = joined.expect_err("its superblock could not be written");
+            assert!(error.to_string().contains("disk2"), "{error}");
+            assert_eq!((label_of(&world.disks[1]).await, label_of(&world.disks[2]).await), (None, None));
+            let status = pool.status();
+            assert_eq!((status.ssds.len(), status.spares.len(), status.health), (1, 0, Health::Good));
+        }
+        pool.add_ssds(world.named([1, 2])).await.unwrap();
+        assert_eq!(pool.status().ssds.len(), 3);
     });
 }
 

@@ -2,7 +2,23 @@
 
 use hotset_block::Env;
 
+use crate::error::Error;
 use crate::format::members::Member;
+
+/// Why newcomers are no members.
+#[derive(Debug)]
+pub(crate) struct NotJoined {
+    pub(crate) error: Error,
+    /// Their superblocks may say that they are of the pool, and no record does: no start misses them.
+    pub(crate) is_only_labelled: bool,
+}
+
+impl From<Error> for NotJoined {
+    /// Before anything was written that says that they are of the pool.
+    fn from(error: Error) -> Self {
+        Self { error, is_only_labelled: false }
+    }
+}
 
 /// Of a pool, or of an SSD: never given twice.
 pub(crate) fn random_uuid<E: Env>(env: &E) -> u128 {

@@ -16,6 +16,7 @@ use crate::format::members::{Member, MembersRecord};
 use crate::format::record::{HEADER_BYTES, Record, RecordKind};
 use crate::members::Members;
 use crate::members::look::until_looked;
+use crate::members::newcomer::NotJoined;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, not_made};
 use crate::members::state_directory::StateDirectory;
@@ -91,7 +92,7 @@ impl<E: Env> Members<E> {
         self: &Rc<Self>,
         members: Vec<Member>,
         ssds: &[Rc<Ssd<E>>],
-    ) -> Result<(), Error> {
+    ) -> Result<(), NotJoined> {
         let mut record = self.record.borrow().clone();
         record.epoch += 1;
         record.ssds.extend(members);
@@ -100,10 +101,11 @@ impl<E: Env> Members<E> {
         if let Err(error) = self.write_record_to(RecordKind::Members, record.encode(), ssds).await {
             let without = MembersRecord { epoch: record.epoch + 1, ..self.record.borrow().clone() };
             // If that cannot be, the next change says it.
-            if self.write_record(RecordKind::Members, without.encode()).await.is_ok() {
+            let is_taken_back = self.write_record(RecordKind::Members, without.encode()).await.is_ok();
+            if is_taken_back {
                 self.is_on_record(without);
             }
-            return Err(error);
+            return Err(NotJoined { error, is_only_labelled: is_taken_back });
         }
         self.is_on_record(record);
         Ok(())

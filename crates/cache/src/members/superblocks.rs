@@ -1,5 +1,7 @@
 //! What makes an SSD one of a pool is written to it and erased: its superblock, and last who has it.
 
+use std::rc::Rc;
+
 use hotset_block::{Buf, Device, DeviceError, Env};
 
 use crate::config::limits;
@@ -74,6 +76,13 @@ pub(crate) async fn erase_device<E: Env>(env: &E, device: &E::Device) -> Option<
         Ok(())
     };
     within(env, limits::SSD_TIMEOUT, erase).await
+}
+
+/// What made devices SSDs of a pool that they are not in: whoever wants them next finds them free. One that takes no writes keeps it.
+pub(crate) async fn erase_devices<E: Env>(env: &E, devices: &[Rc<E::Device>]) {
+    for device in devices {
+        let _ = erase_device(env, device).await;
+    }
 }
 
 impl<E: Env> Members<E> {

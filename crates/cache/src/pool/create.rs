@@ -17,6 +17,7 @@ use crate::members::newcomer::{new_member, random_uuid};
 use crate::members::newest::Records;
 use crate::members::owner::{Admitted, refuse_living};
 use crate::members::ssd::not_made;
+use crate::members::superblocks::erase_devices;
 use crate::pool::inner::PoolInner;
 use crate::pool::open::Parts;
 use crate::pool::plan::{PoolSpec, plan};
@@ -75,8 +76,15 @@ pub(crate) async fn create<E: Env>(
     let fresh: Vec<Rc<SlotSsd<E>>> = pool.clean.ssds().iter().cloned().collect();
     pool.start_cold(&fresh).await;
     pool.write_first_records().await?;
-    pool.write_superblocks(&superblocks).await?;
-    pool.begin_session().await?;
+    let devices: Vec<_> = pool.members.ssds().filter_map(|ssd| ssd.device().ok()).collect();
+    let begun = async {
+        pool.write_superblocks(&superblocks).await?;
+        pool.begin_session().await
+    };
+    if let Err(error) = begun.await {
+        erase_devices(&pool.env, &devices).await;
+        return Err(error);
+    }
     pool.serve();
     Ok(pool)
 }

@@ -29,11 +29,12 @@ use crate::log::Log;
 use crate::members::Members;
 use crate::members::label::{Named, newest_superblock};
 use crate::members::life::LifeChange;
-use crate::members::newcomer::{new_member, random_uuid};
+use crate::members::newcomer::{NotJoined, new_member, random_uuid};
 use crate::members::owner::refuse_living;
 use crate::members::pool_life::PoolLife;
 use crate::members::spare::Spare;
 use crate::members::ssd::{Fault, Ssd};
+use crate::members::superblocks::erase_devices;
 use crate::pool::join::come_back::Returns;
 use crate::pool::plan::limit_exceeded;
 use crate::reasons::SpareReason;
@@ -96,8 +97,16 @@ impl<E: Env> Joiner<E> {
             newcomers.push(Newcomer { uuid, path: named.path, device: Rc::new(named.device) });
         }
         let uuids = newcomers.iter().map(|newcomer| newcomer.uuid).collect();
-        self.join_ssds(newcomers).await?;
-        Ok(uuids)
+        let devices: Vec<_> = newcomers.iter().map(|newcomer| Rc::clone(&newcomer.device)).collect();
+        match self.join_ssds(newcomers).await {
+            Ok(()) => Ok(uuids),
+            Err(NotJoined { error, is_only_labelled }) => {
+                if is_only_labelled {
+                    erase_devices(&self.env, &devices).await;
+                }
+                Err(error)
+            }
+        }
     }
 
     /// A new identity, also for one that was in the pool before: what any record says of the old one does not hold. Refused
@@ -188,7 +197,7 @@ impl<E: Env> Joiner<E> {
     }
 
     /// Makes the newcomers ready, then members. All or none.
-    async fn join_ssds(self: &Rc<Self>, newcomers: Vec<Newcomer<E::Device>>) -> Result<(), Error> {
+    async fn join_ssds(self: &Rc<Self>, newcomers: Vec<Newcomer<E::Device>>) -> Result<(), NotJoined> {
         let segment_bytes = self.segment_bytes_with(&newcomers)?;
         let superblock_for = |newcomer| self.superblock_for(newcomer, segment_bytes, false);
         let superblocks: Vec<Superblock> = newcomers.iter().map(superblock_for).collect::<Result<_, _>>()?;
@@ -221,7 +230,7 @@ impl<E: Env> Joiner<E> {
         self: &Rc<Self>,
         ssds: &[Rc<SlotSsd<E>>],
         superblocks: &[Superblock],
-    ) -> Result<(), Error> {
+    ) -> Result<(), NotJoined> {
         self.clean.make_room_for(ssds).await;
         let recorded = self.record_ready_newcomers(ssds, superblocks).await;
         self.clean.room_is_used();
@@ -232,7 +241,7 @@ impl<E: Env> Joiner<E> {
         self: &Rc<Self>,
         ssds: &[Rc<SlotSsd<E>>],
         superblocks: &[Superblock],
-    ) -> Result<(), Error> {
+    ) -> Result<(), NotJoined> {
         // What is on its way to be published is named by slots: they must not be another SSD's meanwhile.
         let _nothing_is_published = self.clean.unpublished().hold().await;
         let _one_at_a_time = self.members.one_change().await;
@@ -246,15 +255,21 @@ impl<E: Env> Joiner<E> {
         if let Some(log) = &self.log {
             log.is_recorded(&rows);
         }
+        let labelled = self.label_newcomers(ssds, superblocks).await;
+        labelled.map_err(|error| NotJoined { error, is_only_labelled: true })?;
+        let members = ssds.iter().map(|ssd| self.member_of(ssd)).collect();
+        self.members.record_newcomers(members, &newcomers).await?;
+        self.take_in(ssds);
+        Ok(())
+    }
+
+    async fn label_newcomers(&self, ssds: &[Rc<SlotSsd<E>>], superblocks: &[Superblock]) -> Result<(), Error> {
         for (ssd, superblock) in ssds.iter().zip(superblocks) {
             if let Ok(device) = ssd.device() {
                 self.members.marks().claim_newcomer(&device, ssd.uuid).await;
             }
             ssd.in_time(ssd.write_superblock(superblock)).await?;
         }
-        let members = ssds.iter().map(|ssd| self.member_of(ssd)).collect();
-        self.members.record_newcomers(members, &newcomers).await?;
-        self.take_in(ssds);
         Ok(())
     }
 
@@ -305,20 +320,27 @@ impl<E: Env> Joiner<E> {
             let message = format!("pool {}: a pool has at most {} spares", self.name, limits::SPARES_MAX);
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        let mut records = Vec::new();
         let segment_bytes = self.segment_bytes_with(&added)?;
-        for newcomer in &added {
-            let superblock = self.superblock_for(newcomer, segment_bytes, true)?;
-            self.check_room_for(&[superblock.layout])?;
-            let device = Rc::clone(&newcomer.device);
-            let ssd = Ssd::newcomer(self.env.clone(), SsdIndex(0), newcomer.path.clone(), device, &superblock);
-            ssd.in_time(ssd.erase_superblock()).await?;
-            self.members.marks().claim_newcomer(&newcomer.device, newcomer.uuid).await;
-            ssd.in_time(ssd.write_superblock(&superblock)).await?;
+        let superblock_for = |newcomer| self.superblock_for(newcomer, segment_bytes, true);
+        let superblocks: Vec<Superblock> = added.iter().map(superblock_for).collect::<Result<_, _>>()?;
+        superblocks.iter().try_for_each(|superblock| self.check_room_for(&[superblock.layout]))?;
+        let record = |(newcomer, superblock): (&Newcomer<E::Device>, &Superblock)| {
             let size_bytes = superblock.layout.ssd_bytes;
-            records.push(SpareMember { uuid: newcomer.uuid, size_bytes, path: newcomer.path.clone() });
+            SpareMember { uuid: newcomer.uuid, size_bytes, path: newcomer.path.clone() }
+        };
+        let records: Vec<SpareMember> = added.iter().zip(&superblocks).map(record).collect();
+        let mut labelled = Vec::new();
+        let recorded = async {
+            for (newcomer, superblock) in added.iter().zip(&superblocks) {
+                labelled.push(Rc::clone(&newcomer.device));
+                self.label_spare(newcomer, superblock).await?;
+            }
+            self.members.change_record(&|members| members.spares.extend(records.iter().cloned())).await
+        };
+        if let Err(error) = recorded.await {
+            erase_devices(&self.env, &labelled).await;
+            return Err(error);
         }
-        self.members.change_record(&|members| members.spares.extend(records.iter().cloned())).await?;
         for (newcomer, record) in added.iter().zip(records) {
             let device = Some(Rc::clone(&newcomer.device));
             let SpareMember { uuid, size_bytes, path } = record;
@@ -326,6 +348,14 @@ impl<E: Env> Joiner<E> {
         }
         self.members.spares().wanted().wake_all();
         Ok(added.iter().map(|newcomer| newcomer.uuid).collect())
+    }
+
+    async fn label_spare(&self, newcomer: &Newcomer<E::Device>, superblock: &Superblock) -> Result<(), Error> {
+        let device = Rc::clone(&newcomer.device);
+        let ssd = Ssd::newcomer(self.env.clone(), SsdIndex(0), newcomer.path.clone(), device, superblock);
+        ssd.in_time(ssd.erase_superblock()).await?;
+        self.members.marks().claim_newcomer(&newcomer.device, newcomer.uuid).await;
+        ssd.in_time(ssd.write_superblock(superblock)).await
     }
 
     /// See [`crate::Pool::remove_spares`].
@@ -370,7 +400,8 @@ impl<E: Env> Joiner<E> {
         let newcomer = Newcomer { uuid: spare.uuid, path: spare.path.clone(), device };
         let joined = self.join_ssds(vec![newcomer]).await;
         self.members.spares().take(|uuid| uuid == spare.uuid);
-        if let Err(error) = joined {
+        // Its superblock stays: it is a spare of the pool as before.
+        if let Err(NotJoined { error, .. }) = joined {
             let (uuid, size_bytes, path) = (spare.uuid, spare.size_bytes, spare.path.clone());
             let reason = Some(SpareReason::CouldNotJoin(error));
             self.members.spares().add(Spare { uuid, size_bytes, path, device: spare.device.clone(), reason });

@@ -135,7 +135,9 @@ impl<E: Env> Joiner<E> {
         };
         let (copies, aside) = ssd.in_time(emptied).await?;
         self.count_return(ssd.uuid);
-        self.record_newcomers(&[Rc::clone(&ssd)], &[superblock]).await?;
+        let recorded = self.record_newcomers(&[Rc::clone(&ssd)], &[superblock]).await;
+        // What it holds may be needed, and so it keeps its superblock.
+        recorded.map_err(|not_joined| not_joined.error)?;
         self.replace_former(&ssd);
         self.members.forget_absent(&[ssd.uuid]);
         if let Some(log) = &self.log {
