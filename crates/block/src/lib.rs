@@ -57,7 +57,7 @@ pub use host::{HostDevice, HostEnv};
 pub use image::{create_image, fill_image};
 pub use in_use::{Access, User, holder_of, latecomers, user_of};
 pub use kernel_nbd::KernelNbdDevice;
-pub use likeness::{Likeness, likeness};
+pub use likeness::{Likeness, likeness, outlives_boot};
 pub use machine::Machine;
 pub use memory::MemoryDevice;
 pub use net::{DetachedStream, InheritedListener, Listener, Stream, has_address, listen_on};

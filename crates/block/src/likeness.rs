@@ -64,6 +64,13 @@ fn device_likeness(recorded: &str, now: &str) -> Likeness {
     if is_kernels(recorded) || is_kernels(now) || same_loop_file { Likeness::Unknown } else { Likeness::Other }
 }
 
+/// Whether a device that is called so in another boot is the same one. The kernel gives its names of disks out anew, and so it does with
+/// the numbers of file systems that have no id of their own.
+pub fn outlives_boot(id: &str) -> bool {
+    let is_kernels = id.starts_with("name:") || id.starts_with("path:");
+    !is_kernels && file(id).is_none_or(|(system, _)| !is_number(system))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +103,15 @@ mod tests {
         assert_eq!(likeness("wwid:naa.1", "wwid:naa.2"), Likeness::Other);
         assert_eq!(likeness("loop:/a", "loop:/a@512"), Likeness::Unknown);
         assert_eq!(likeness("loop:/a", "loop:/b"), Likeness::Other);
+    }
+
+    #[test]
+    fn a_name_that_the_kernel_gave_out_is_no_mark_in_another_boot() {
+        for id in ["wwid:naa.5000", "serial:S1", "dm:LVM-x", "md:1:2", "loop:/srv/a", "file:uuid-ab:12:00000001"] {
+            assert!(outlives_boot(id), "{id}");
+        }
+        for id in ["name:sdb", "name:sdb-part1", "path:/dev/x", "file:number-8:12", "file:0000000000000812:12"] {
+            assert!(!outlives_boot(id), "{id}");
+        }
     }
 }

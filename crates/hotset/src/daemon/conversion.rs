@@ -43,6 +43,10 @@ pub(crate) struct Converted {
     pub(crate) path: String,
     /// What the device says that it is, whatever it holds.
     pub(crate) identity: String,
+    /// The boot in which it said so, as hexadecimal digits: a name of the kernel's is the same device's until its end. Records of older
+    /// versions do not say it.
+    #[serde(default)]
+    pub(crate) boot: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

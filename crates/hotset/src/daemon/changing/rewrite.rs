@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use hotset_api::{ApiError, ApiErrorKind, ConditionKind, Health, Subject, SubjectKind};
+use hotset_block::{DeviceIdentity, outlives_boot};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{DirtyData, Missing, PoolSpec, PoolStatus};
 
@@ -244,26 +245,25 @@ pub(super) async fn conversion_of(
 /// Blocking.
 fn identified(paths: Vec<String>) -> Result<Vec<Converted>, ApiError> {
     let one = |path: String| {
-        let identity = probe::identity(&path)?;
-        Ok(Converted { path, identity })
+        let DeviceIdentity { id: identity, boot, .. } = probe::identity(&path)?;
+        Ok(Converted { path, identity, boot: uuid(boot) })
     };
     paths.into_iter().map(one).collect()
 }
 
 /// The SSDs of a conversion, if all are there. Blocking.
 fn own_ssds(conversion: &Conversion) -> Result<Vec<Candidate>, ApiError> {
-    conversion.ssds.iter().map(|ssd| own(ssd, Some(&conversion.pool))).collect()
+    conversion.ssds.iter().map(|ssd| own(ssd, Some(conversion))).collect()
 }
 
 /// An SSD that may be overwritten: it is the very device that was the pool's, and holds nothing or what is the pool's.
-fn own(ssd: &Converted, pool: Option<&str>) -> Result<Candidate, ApiError> {
+fn own(ssd: &Converted, of: Option<&Conversion>) -> Result<Candidate, ApiError> {
     let path = &ssd.path;
-    if probe::identity(path)? != ssd.identity {
-        let message = format!("SSD {path}: another device is in its place; bring the right one back");
-        return Err(ApiError::new(ApiErrorKind::Refused, message));
-    }
-    let candidate = probe::candidate(path)?;
-    let is_pools = candidate.label.as_ref().is_some_and(|label| Some(label.pool_name.as_str()) == pool);
+    let (now, candidate) = (probe::identity(path)?, probe::candidate(path)?);
+    let label = candidate.label.as_ref();
+    let is_old_pools = label.zip(of).is_some_and(|(label, of)| uuid(label.pool_uuid) == of.uuid);
+    check_is_same(ssd, &now, is_old_pools)?;
+    let is_pools = label.zip(of).is_some_and(|(label, of)| label.pool_name.as_str() == of.pool);
     match &candidate.signature {
         Some(signature) if !is_pools => {
             let message = format!("SSD {path}: it carries {signature}; it is not overwritten");
@@ -273,9 +273,47 @@ fn own(ssd: &Converted, pool: Option<&str>) -> Result<Candidate, ApiError> {
     }
 }
 
+/// What is at the path now is the device that was there, not one that only has its name; the superblock of the pool before proves it, too.
+fn check_is_same(ssd: &Converted, now: &DeviceIdentity, is_old_pools: bool) -> Result<(), ApiError> {
+    let path = &ssd.path;
+    if now.id != ssd.identity {
+        let message = format!("SSD {path}: another device is in its place; bring the right one back");
+        return Err(ApiError::new(ApiErrorKind::Refused, message));
+    }
+    if is_old_pools || outlives_boot(&now.id) || uuid(now.boot) == ssd.boot {
+        return Ok(());
+    }
+    let message = format!(
+        "SSD {path}: the machine was started anew since, and nothing but that name, which may be another device's now, tells which device it is; \
+         it is not overwritten; delete the pool, look at the device, and make the pool anew"
+    );
+    Err(ApiError::new(ApiErrorKind::Refused, message))
+}
+
 /// Whether all SSDs are of one pool, and that is not the old one.
 fn is_made(conversion: &Conversion, candidates: &[Candidate]) -> bool {
     let mut uuids = candidates.iter().map(|candidate| candidate.label.as_ref().map(|label| uuid(label.pool_uuid)));
     let Some(Some(first)) = uuids.next() else { return false };
     first != conversion.uuid && uuids.all(|other| other.as_ref() == Some(&first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_same(recorded: (&str, u128), now: (&str, u128), is_old_pools: bool) -> bool {
+        let ssd = Converted { path: "/dev/sdb".to_owned(), identity: recorded.0.to_owned(), boot: uuid(recorded.1) };
+        let now = DeviceIdentity { id: now.0.to_owned(), boot: now.1, ..DeviceIdentity::default() };
+        check_is_same(&ssd, &now, is_old_pools).is_ok()
+    }
+
+    // What had the name of an SSD after the next boot was overwritten.
+    #[test]
+    fn an_ssd_without_a_serial_number_is_not_known_by_its_name_in_another_boot() {
+        assert!(is_same(("name:sdb", 1), ("name:sdb", 1), false));
+        assert!(!is_same(("name:sdb", 1), ("name:sdb", 2), false));
+        assert!(is_same(("name:sdb", 1), ("name:sdb", 2), true), "it has the superblock of the pool before");
+        assert!(is_same(("serial:S1", 1), ("serial:S1", 2), false));
+        assert!(!is_same(("serial:S1", 1), ("serial:S2", 1), true));
+    }
 }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hotset_api::{ApiError, ApiErrorKind};
-use hotset_block::Footprint;
 use hotset_block::emulated::{EmulatedArraySpec, split_spelling};
+use hotset_block::{DeviceIdentity, Footprint};
 use hotset_cache::{LABEL_BYTES, Newer, SsdLabel, Unusable, inspect};
 
 use crate::image;
@@ -78,11 +78,9 @@ fn ours(label: &Result<Option<SsdLabel>, Unusable>) -> Option<String> {
 }
 
 /// What the device at `path` says that it is, whatever it holds.
-pub(crate) fn identity(path: &str) -> Result<String, ApiError> {
+pub(crate) fn identity(path: &str) -> Result<DeviceIdentity, ApiError> {
     let identity = hotset_block::identify(Path::new(backing_path(path)));
-    identity
-        .map(|identity| identity.id)
-        .map_err(|error| ApiError::new(ApiErrorKind::Device, format!("SSD {path}: {error}")))
+    identity.map_err(|error| ApiError::new(ApiErrorKind::Device, format!("SSD {path}: {error}")))
 }
 
 /// What a backing device is, whatever it holds.
