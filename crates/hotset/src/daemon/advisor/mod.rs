@@ -90,16 +90,13 @@ impl Advisor {
         now.saturating_duration_since(last)
     }
 
-    /// Unless a volume has lost its name meanwhile. Whoever takes it away waits for the lock, and forgets in the history afterwards.
+    /// But for volumes that have lost their names meanwhile. Whoever takes one away waits for the lock, and forgets in the history afterwards.
     fn keep(&self, Due { states, sums, generation, .. }: Due, now: u64) {
         let watches = self.watches();
-        if watches.generation() != generation {
-            return;
-        }
-        for (name, state) in states {
+        for (name, state) in states.into_iter().filter(|(name, _)| watches.has_its_name(name, generation)) {
             self.history.keep_advice(name.as_str(), now, state);
         }
-        for (name, sums) in sums {
+        for (name, sums) in sums.into_iter().filter(|(name, _)| watches.has_its_name(name, generation)) {
             self.history.keep_sums(name.as_str(), now, sums);
         }
     }

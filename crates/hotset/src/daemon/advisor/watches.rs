@@ -20,19 +20,25 @@ const KEPT_EVERY: u64 = 300;
 const ACCESSES_PER_SECOND_MAX: usize = 1 << 14;
 /// And how many at once, after a time with few.
 const BURST_MAX: usize = 1 << 16;
+/// Names that volumes have lost that are known apart.
+const LOST_MAX: usize = 1024;
 
 /// What is known of all volumes.
 pub(super) struct Watches {
     volumes: BTreeMap<VolumeName, WatchedVolume>,
     /// Accesses that may be gone through before less is watched.
     allowance: usize,
-    /// Rises with each name that a volume loses: what was taken before is of volumes that may not have their names any more.
+    /// Rises with each name that a volume loses.
     generation: u64,
+    /// The generation from which on such a name is another volume's, if anybody's: what was taken before is not taken in under it.
+    lost: BTreeMap<VolumeName, u64>,
+    /// The same for all other names: names that were lost before that are not known any more.
+    lost_before: u64,
 }
 
 impl Default for Watches {
     fn default() -> Self {
-        Self { volumes: BTreeMap::new(), allowance: BURST_MAX, generation: 0 }
+        Self { volumes: BTreeMap::new(), allowance: BURST_MAX, generation: 0, lost: BTreeMap::new(), lost_before: 0 }
     }
 }
 
@@ -58,7 +64,7 @@ pub(super) struct Due {
     pub(super) sums: Vec<(VolumeName, Vec<u8>)>,
     /// Some ring was a quarter full.
     pub(super) is_busy: bool,
-    /// As long as the watches have this one, what is due is of the volumes of these names.
+    /// When it was taken: see [`Watches::has_its_name`].
     pub(super) generation: u64,
 }
 
@@ -82,7 +88,7 @@ impl Watches {
 
     /// What is kept of a volume, if anything is; of one that was taken in this generation.
     pub(super) fn restore(&mut self, name: &VolumeName, before: Option<Vec<u8>>, generation: u64) {
-        if generation != self.generation {
+        if !self.has_its_name(name, generation) {
             return;
         }
         let watch = WatchedVolume { live: None, day: 0, kept: 0, sums_hour: 0, changed: false, before };
@@ -92,9 +98,6 @@ impl Watches {
     /// Takes note of what came through the taps in this time, and was taken in this generation.
     pub(super) fn take_in(&mut self, taken: Vec<TakenOfVolume>, interval: Duration, now: u64, generation: u64) -> Due {
         let mut due = Due { is_busy: taken.iter().any(is_busy), generation, ..Due::default() };
-        if generation != self.generation {
-            return due;
-        }
         let all: usize = taken.iter().map(|volume| volume.taken.kept.len()).sum();
         let milliseconds = usize::try_from(interval.as_millis()).unwrap_or(usize::MAX);
         let earned = self.allowance.saturating_add(ACCESSES_PER_SECOND_MAX.saturating_mul(milliseconds) / 1000);
@@ -102,6 +105,9 @@ impl Watches {
         self.allowance = left.unwrap_or(BURST_MAX);
         let fair = all / taken.len().max(1);
         for volume in taken {
+            if !self.has_its_name(&volume.name, generation) {
+                continue;
+            }
             let Some(watch) = self.volumes.get_mut(&volume.name) else { continue };
             let live = watch.live_for(&volume, now);
             live.take_in(&volume.taken, interval);
@@ -127,19 +133,33 @@ impl Watches {
         due
     }
 
+    /// Whether what was taken of a volume of this name in this generation is of the volume that has it now, if any has.
+    pub(super) fn has_its_name(&self, name: &VolumeName, generation: u64) -> bool {
+        generation >= self.lost.get(name).copied().unwrap_or(self.lost_before)
+    }
+
     pub(super) fn rename(&mut self, from: &str, to: &str) {
-        self.generation += 1;
         let (Ok(from), Ok(to)) = (from.parse::<VolumeName>(), to.parse()) else { return };
+        self.lose_name(&from);
         if let Some(watch) = self.volumes.remove(&from) {
             self.volumes.insert(to, watch);
         }
     }
 
     pub(super) fn forget(&mut self, volume: &str) {
-        self.generation += 1;
         if let Ok(name) = volume.parse::<VolumeName>() {
+            self.lose_name(&name);
             self.volumes.remove(&name);
         }
+    }
+
+    fn lose_name(&mut self, name: &VolumeName) {
+        self.generation += 1;
+        if self.lost.len() >= LOST_MAX {
+            self.lost.clear();
+            self.lost_before = self.generation;
+        }
+        self.lost.insert(name.clone(), self.generation);
     }
 
     pub(super) fn names(&self) -> Vec<VolumeName> {
@@ -447,5 +467,26 @@ mod tests {
             let due = watches.take_in(under_way, SECOND, 1_800_001_000, generation);
             assert!(!watches.names().contains(&name) && due.states.is_empty() && due.sums.is_empty());
         }
+    }
+
+    // One that was renamed or deleted took a look at all volumes with it.
+    // proves: A1
+    #[test]
+    fn a_volume_that_loses_its_name_costs_the_others_nothing_of_what_was_taken() {
+        let mut watches = Watches::default();
+        let (other, fresh) = ("other".parse().unwrap(), "fresh".parse().unwrap());
+        seen(&mut watches, None);
+        watches.restore(&other, None, 0);
+        let generation = watches.generation();
+        watches.rename("v", "w");
+        watches.restore(&fresh, None, generation);
+        let under_way = ["v", "other", "fresh"].map(|name| taken(name, 5, None)).into();
+        let due = watches.take_in(under_way, SECOND, 1_800_000_000, generation);
+        let reads = |name| watches.sums(name, AdviceWindow::All, 1_800_000_001).map(|sums| sums.tallies.accesses.reads);
+        assert_eq!((reads(&other), reads(&fresh), reads(&"v".parse().unwrap())), (Some(5), Some(5), None));
+        assert!(watches.has_its_name(&other, due.generation));
+        // Of very many names it is not known any more which they were.
+        (0..LOST_MAX).for_each(|number| watches.forget(&format!("v{number}")));
+        assert!(!watches.has_its_name(&other, generation) && watches.has_its_name(&other, watches.generation()));
     }
 }
