@@ -3,9 +3,6 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
-
-use hotset_block::Env;
 
 use crate::address::VolumeIndex;
 use crate::memory_cache::VolumePages;
@@ -38,11 +35,8 @@ impl InMemory {
         }
     }
 
-    /// The same in turns: see [`VolumePages::supersede_in_turns`].
-    pub(crate) async fn supersede_in_turns<E: Env>(&self, env: &E, volume: VolumeIndex, pages: &Range<u64>) {
-        let memory = self.0.borrow().get(usize::from(volume.0)).cloned().flatten();
-        if let Some(memory) = memory {
-            memory.supersede_in_turns(pages, || env.sleep(Duration::ZERO)).await;
-        }
+    /// What is in memory of the volume.
+    pub(crate) fn pages_of(&self, volume: VolumeIndex) -> Option<Rc<VolumePages>> {
+        self.0.borrow().get(usize::from(volume.0)).cloned().flatten()
     }
 }

@@ -37,7 +37,9 @@ impl<E: Env> Clean<E> {
             }
         }
         // Last: a read that finds a slot until then brings nothing into memory that stays there.
-        self.in_memory.supersede_in_turns(&self.env, volume, &pages).await;
+        if let Some(memory) = self.in_memory.pages_of(volume) {
+            memory.supersede_in_turns(&pages, || self.env.sleep(Duration::ZERO)).await;
+        }
         Ok(())
     }
 
