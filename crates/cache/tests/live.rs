@@ -122,7 +122,7 @@ fn ssds_that_come_and_go_do_not_make_the_tables_grow() {
 /// Of what carries both copies of its superblock, the second cannot be written any more.
 async fn fails_when(env: &TestEnv, labelled: &MemoryDevice, failing: &TestDevice) {
     while label_of(labelled).await.is_none() {
-        env.sleep(Duration::from_micros(1)).await;
+        env.sleep(Duration::ZERO).await;
     }
     failing.become_bad(Bad::FailsAt(SECOND_SUPERBLOCK));
 }
@@ -157,6 +157,23 @@ fn what_could_not_join_a_pool_is_as_free_as_before() {
         }
         pool.add_ssds(world.named([1, 2])).await.unwrap();
         assert_eq!(pool.status().ssds.len(), 3);
+    });
+}
+
+#[test]
+fn what_a_pool_could_not_be_made_of_is_as_free_as_before() {
+    run(async |env| {
+        let world = World::new(env.clone(), PoolKind::Read, 2);
+        let unhurried = |named: Named<TestDevice>| Named { device: named.device.unhurried(), ..named };
+        let named: Vec<_> = world.named(0..2).into_iter().map(unhurried).collect();
+        let second = named[1].device.clone();
+        let settings = PoolSettings::preset(PoolKind::Read, IoType::Custom);
+        let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::Read, settings };
+        let made = Pool::create(env.clone(), spec, named, TestDevice::from(world.state.clone()));
+        let (made, ()) = join(made, fails_when(&env, &world.disks[0], &second)).await;
+        assert!(made.is_err(), "its superblock could not be written");
+        assert_eq!((label_of(&world.disks[0]).await, label_of(&world.disks[1]).await), (None, None));
+        assert_eq!(world.create(2).await.status().ssds.len(), 2);
     });
 }
 
