@@ -241,16 +241,24 @@ export function operationState(operation: Operation): Word {
 
 /** What the last scrub found, or the one that runs has found so far. */
 export function scrubbed(scrub: Scrub | null | undefined): string {
-  if (scrub === null || scrub === undefined) return "none since the pool was opened";
+  if (scrub === null || scrub === undefined) return "none yet";
   const how = {
     running: `${bytes(scrub.checked_bytes)} of ${bytes(scrub.total_bytes)} so far`,
     finished: `${bytes(scrub.checked_bytes)} in ${duration(scrub.elapsed_seconds)}`,
     cancelled: `cancelled after ${bytes(scrub.checked_bytes)}`,
   }[scrub.state];
-  if (scrub.bad_pages + scrub.lost_pages === 0) return `${how}: nothing bad`;
+  const whole = scrub.state === "finished" ? "" : wholeScrub(scrub.whole_ended_unix_ms);
+  if (scrub.bad_pages + scrub.lost_pages === 0) return `${how}: nothing bad${whole}`;
   const lost =
     scrub.lost_pages === 0 ? "" : `; ${plural(scrub.lost_pages, "dirty page has", "dirty pages have")} no good copy`;
-  return `${how}: ${plural(scrub.bad_pages, "bad page")}, ${scrub.repaired_pages + scrub.dropped_pages} of them mended${lost}`;
+  return `${how}: ${plural(scrub.bad_pages, "bad page")}, ${scrub.repaired_pages + scrub.dropped_pages} of them mended${lost}${whole}`;
+}
+
+/** When a scrub last came to its end. */
+function wholeScrub(ended: number | null | undefined): string {
+  return typeof ended === "number"
+    ? `; the last whole one ended ${moment(new Date(ended))}`
+    : "; none has come to its end yet";
 }
 
 /** How it ended, in a sentence. */

@@ -1019,6 +1019,7 @@ export interface components {
         CacheState: "online" | "rebuilding" | "flushing" | "offline";
         /** @description `POST` of a path that ends with `/plan`: it could be done now. Nothing was changed. */
         ChangePlan: {
+            memory?: null | components["schemas"]["MemoryPlan"];
             /** @description What is to be known before it is done. */
             warnings: string[];
         };
@@ -1567,6 +1568,21 @@ export interface components {
              */
             size_bytes?: number | null;
         };
+        /** @description What a change takes of the memory that the tables of all pools may have. */
+        MemoryPlan: {
+            /**
+             * Format: int64
+             * @description What the tables of all pools need now, with every slot in use.
+             */
+            in_use_bytes: number;
+            /** Format: int64 */
+            limit_bytes: number;
+            /**
+             * Format: int64
+             * @description So much more than now.
+             */
+            more_bytes: number;
+        };
         /** @description So many of one thing, each with so many bytes of memory. */
         MemoryTerm: {
             /**
@@ -1612,6 +1628,8 @@ export interface components {
         Operation: {
             /** @description Who asked for it; empty: the daemon began it by itself. */
             asked_by: string;
+            /** @description Why it began, where nobody asked for it: as a scrub that goes on after a start; null: nothing is told. */
+            began_because?: string | null;
             /** Format: int64 */
             began_unix_ms: number;
             /** @description Whether `DELETE` ends it before it is done. */
@@ -2052,7 +2070,7 @@ export interface components {
          * @enum {string}
          */
         Role: "view" | "admin";
-        /** @description What the scrub that runs, or the last one since the pool was opened, has found. */
+        /** @description What the scrub that runs, or the last one, has found; one that goes on after a start, with what it found before. */
         Scrub: {
             /**
              * Format: int64
@@ -2092,6 +2110,11 @@ export interface components {
             state: components["schemas"]["ScrubState"];
             /** Format: int64 */
             total_bytes: number;
+            /**
+             * Format: int64
+             * @description When a scrub of the pool last came to its end, whatever became of later ones; null: none is known.
+             */
+            whole_ended_unix_ms?: number | null;
         };
         /**
          * @description See [`Scrub`].
@@ -2187,6 +2210,8 @@ export interface components {
         Ssd: {
             /** @description What to do about it. Empty when there is nothing to do. */
             action?: string;
+            /** @description The physical disk with which it fails, by a word that tells disks apart; empty: it is not known. */
+            disk: string;
             evacuation?: null | components["schemas"]["Progress"];
             health: components["schemas"]["SsdHealth"];
             identity: components["schemas"]["SsdIdentity"];

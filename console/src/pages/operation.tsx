@@ -46,6 +46,7 @@ function far(operation: Operation): string {
   parts.push(`for ${duration(operation.elapsed_seconds)}`);
   if (typeof operation.eta_seconds === "number") parts.push(`about ${duration(operation.eta_seconds)} left`);
   if (operation.asked_by !== "") parts.push(`asked for by ${operation.asked_by}`);
+  if (typeof operation.began_because === "string") parts.push(operation.began_because);
   if (typeof operation.waits_for === "string") parts.push(`waits ${operation.waits_for}`);
   return parts.join(" · ");
 }

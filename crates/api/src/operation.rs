@@ -109,6 +109,9 @@ pub struct Operation {
     #[serde(default)]
     #[schema(required)]
     pub asked_by: String,
+    /// Why it began, where nobody asked for it: as a scrub that goes on after a start; null: nothing is told.
+    #[serde(default)]
+    pub began_because: Option<String>,
     /// What keeps it from going on; null: nothing.
     #[serde(default)]
     pub waits_for: Option<String>,

@@ -219,7 +219,7 @@ pub struct Pool {
     pub recovery: String,
     /// Dirty data and its log; null in a read pool, and while the pool is not open.
     pub write_log: Option<WriteLog>,
-    /// The scrub that runs, or the last one; null: none since the pool was opened.
+    /// The scrub that runs, or the last one; null: none is known.
     pub scrub: Option<Scrub>,
     /// What is not as safe as it could be, although the pool is good.
     pub warnings: Vec<String>,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What the scrub that runs, or the last one since the pool was opened, has found.
+/// What the scrub that runs, or the last one, has found; one that goes on after a start, with what it found before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Scrub {
     pub state: ScrubState,
@@ -22,6 +22,9 @@ pub struct Scrub {
     pub elapsed_seconds: u64,
     /// Null while it runs.
     pub ended_unix_ms: Option<u64>,
+    /// When a scrub of the pool last came to its end, whatever became of later ones; null: none is known.
+    #[serde(default)]
+    pub whole_ended_unix_ms: Option<u64>,
 }
 
 /// See [`Scrub`].

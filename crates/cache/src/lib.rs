@@ -59,8 +59,8 @@ pub use reasons::{
 };
 pub use status::{
     CacheUse, DeviceIo, ErrorAnswer, Evacuation, FailedSsd, Health, MemoryTerm, MemoryTerms, PolicySwitch, PoolPlan,
-    PoolStatus, Rebuild, Refusal, ScrubState, ScrubStatus, SpareStatus, SsdStatus, SsdWritesStatus, VolumeStats,
-    VolumeStatus, WriteLogStatus,
+    PoolStatus, Rebuild, Refusal, ScrubState, ScrubStatus, SpareStatus, SsdStatus, SsdWritesStatus, UnfinishedScrub,
+    VolumeStats, VolumeStatus, WriteLogStatus,
 };
 pub use volume::clear::Cleared;
 pub use volume::explain::{Explanation, FillState, InPool, LogCopy};

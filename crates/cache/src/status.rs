@@ -50,6 +50,8 @@ pub struct PoolStatus {
     /// Dirty data and the write log; `None` in a read pool.
     pub write_log: Option<WriteLogStatus>,
     pub scrub: ScrubStatus,
+    /// Of the scrub that runs; `None`: none does.
+    pub scrub_unfinished: Option<UnfinishedScrub>,
     pub ssd_writes: SsdWritesStatus,
     pub ssds: Vec<SsdStatus>,
     pub spares: Vec<SpareStatus>,
@@ -110,6 +112,17 @@ pub struct ScrubStatus {
     pub seconds: u64,
     /// When it ended; 0 if it has not.
     pub ended_unix_seconds: u64,
+}
+
+/// How far a scrub is that has not come to its end: another one of the same pool goes on from there, in a later run too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnfinishedScrub {
+    /// What it has found in them, and in the write log, which is checked before them.
+    pub found: ScrubStatus,
+    /// Slots that are checked, from the first one on; 0: the write log is not checked yet.
+    pub slots_checked: u32,
+    /// The pool's epoch when the scrub began. In another one SSDs have come or gone, and slots have other numbers.
+    pub epoch: u64,
 }
 
 /// See [`ScrubStatus`].

@@ -3,7 +3,7 @@
 use futures_util::future::join;
 use hotset_block::ByteRange;
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings};
-use hotset_cache::{DirtyData, Named, Pool, PoolSpec, STATE_BYTES, ScrubState};
+use hotset_cache::{DirtyData, ErrorKind, Missing, Named, Pool, PoolSpec, STATE_BYTES, ScrubState};
 
 use crate::harness::{TestDevice, run};
 use crate::world::{MIB, World, read, until, write};
@@ -92,6 +92,38 @@ fn a_scrub_can_be_cancelled_and_there_is_one_at_a_time() {
         assert_eq!(cancelled.unwrap().state, ScrubState::Cancelled);
         assert_eq!(pool.status().scrub.state, ScrubState::Cancelled);
         assert!(pool.status().scrub.checked_bytes < 100 * BLOCK);
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: D15
+#[test]
+fn a_scrub_that_the_end_of_the_pool_cuts_off_goes_on_after_the_next_start_and_checks_nothing_twice() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB], 64 * MIB);
+        let pool = world.create(PoolKind::Read).await;
+        let volume = world.attached(&pool).await;
+        volume.populate(ByteRange::at(0, 100 * BLOCK)).await.unwrap();
+        let whole = pool.scrub().await.unwrap();
+        let half_way = || pool.status().scrub.checked_bytes >= 50 * BLOCK;
+        let (cut_off, unfinished) = join(pool.scrub(), async {
+            until(&env, "half of it is checked", half_way).await;
+            let unfinished = pool.status().scrub_unfinished.unwrap();
+            pool.close().await.unwrap();
+            unfinished
+        })
+        .await;
+        assert_eq!(cut_off.unwrap_err().kind, ErrorKind::Stopping);
+        let checked_bytes = unfinished.found.checked_bytes;
+        assert!((49 * BLOCK..100 * BLOCK).contains(&checked_bytes) && unfinished.slots_checked >= 49, "{unfinished:?}");
+        drop((pool, volume));
+
+        let pool = world.open(Missing::Refuse).await;
+        assert_eq!(pool.status().scrub, whole, "what was cut off has not ended");
+        let resumed = pool.resume_scrub(unfinished).await.unwrap();
+        assert_eq!((resumed.state, resumed.checked_bytes), (ScrubState::Finished, 100 * BLOCK), "each slot once");
+        let outdated = hotset_cache::UnfinishedScrub { epoch: unfinished.epoch + 1, ..unfinished };
+        assert_eq!(pool.resume_scrub(outdated).await.unwrap().checked_bytes, 100 * BLOCK, "from the beginning");
         pool.close().await.unwrap();
     });
 }

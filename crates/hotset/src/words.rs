@@ -8,7 +8,7 @@ use hotset_cache as cache;
 use hotset_cache::config;
 
 pub(crate) use reasons::{pool_reason, spare_reason, ssd_reason, volume_reason};
-pub(crate) use scrub::{scrub, scrub_found, scrub_severity};
+pub(crate) use scrub::{last_scrub, scrub, scrub_found, scrub_severity};
 
 pub(crate) fn pool_kind(kind: config::PoolKind) -> api::PoolKind {
     match kind {

@@ -86,3 +86,33 @@ fn a_scrub_in_the_background_is_an_operation_that_can_be_cancelled() {
     assert_eq!(daemon.json("pool show p")["scrub"]["state"], "cancelled");
     daemon.refuse("pool scrub nowhere", 1, "no such pool");
 }
+
+// proves: D15, S4
+#[test]
+fn a_scrub_that_a_kill_cuts_off_goes_on_after_the_start_until_it_is_cancelled() {
+    let mut daemon = Daemon::start();
+    daemon.make_pool(&[64], "--populate-on-read 1");
+    daemon.make_volume(8192, "p");
+    daemon.warm_up(8192);
+    daemon.ok("pool scrub p");
+    let whole = daemon.json("pool show p")["scrub"]["whole_ended_unix_ms"].clone();
+    assert!(whole.is_u64(), "{whole}");
+    daemon.ok("pool set p fetch-rate=low");
+    daemon.ok("pool scrub p --background");
+    daemon.kill();
+    daemon.launch();
+    tools::eventually("it goes on", Duration::from_secs(20), || !scrub_operation(&daemon).is_null());
+    let operation = scrub_operation(&daemon);
+    assert_eq!(operation["asked_by"], "", "{operation}");
+    assert!(operation["began_because"].as_str().is_some_and(|why| why.contains("cut off")), "{operation}");
+    assert_eq!(daemon.json("pool show p")["scrub"]["whole_ended_unix_ms"], whole);
+    daemon.ok(&format!("operations cancel {}", operation["id"]));
+    let record = daemon.site.path("state").join("scrubs.json");
+    tools::eventually("no start goes on with it", Duration::from_secs(20), || {
+        std::fs::read_to_string(&record).is_ok_and(|text| !text.contains("under_way"))
+    });
+}
+
+fn scrub_operation(daemon: &Daemon) -> serde_json::Value {
+    daemon.json("operations")["operations"][0].clone()
+}

@@ -46,7 +46,7 @@ use crate::pool::remove::Removed;
 use crate::pool::survey::Missing;
 use crate::reasons::PoolReason;
 use crate::status::{
-    CacheUse, FailedSsd, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, SsdWritesStatus, WriteLogStatus,
+    CacheUse, FailedSsd, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, SsdWritesStatus, UnfinishedScrub, WriteLogStatus,
 };
 use crate::volume::fill::Filler;
 use crate::volume::inner::Volume;
@@ -255,9 +255,15 @@ impl<E: Env> Pool<E> {
     }
 
     /// Reads and checks everything that the SSDs hold, at the fetch rate, and mends what is bad. Takes long: the status
-    /// shows how far it is. Refused while another one runs.
+    /// shows how far it is. Refused while another one runs. One that is cut off because the pool is closed is an error, and
+    /// did not end: the status before shows from where another one can go on.
     pub async fn scrub(&self) -> Result<ScrubStatus, Error> {
         self.inner.scrubber.scrub().await
+    }
+
+    /// The same from where an earlier one was; from the beginning, if that says nothing any more.
+    pub async fn resume_scrub(&self, unfinished: UnfinishedScrub) -> Result<ScrubStatus, Error> {
+        self.inner.scrubber.resume(unfinished).await
     }
 
     /// Ends a scrub that runs.
@@ -336,6 +342,7 @@ impl<E: Env> PoolInner<E> {
             rebuild: self.log.as_ref().and_then(|log| log.mirrorer().rebuild_status()),
             write_log: self.log.as_ref().map(|log| self.log_status(log, &uses)),
             scrub: self.scrubber.progress().status(),
+            scrub_unfinished: self.scrubber.progress().unfinished(),
             ssd_writes,
             ssds,
             spares: self.members.spares().statuses(),

@@ -25,7 +25,7 @@ use crate::log::run::LogRun;
 use crate::members::Members;
 use crate::members::pool_life::PoolLife;
 use crate::pool::scrub_progress::Scrub;
-use crate::status::{ScrubState, ScrubStatus};
+use crate::status::{ScrubState, ScrubStatus, UnfinishedScrub};
 use crate::volume::fill::Filler;
 use crate::volume::place::PoolRooms;
 use crate::volume::settings::SettingsNow;
@@ -45,6 +45,18 @@ fn rest(rate: FetchRate) -> u32 {
         FetchRate::Low => 9,
         FetchRate::Medium => 2,
         FetchRate::High => 0,
+    }
+}
+
+/// Since when a scrub runs, and how long it ran before it was cut off.
+struct Started {
+    at: hotset_block::RealInstant,
+    before_seconds: u64,
+}
+
+impl Started {
+    fn seconds(&self, env: &impl Env) -> u64 {
+        self.before_seconds + env.real_now().since(self.at).as_secs()
     }
 }
 
@@ -87,19 +99,45 @@ impl<E: Env> Scrubber<E> {
 
     /// Checks everything once. Answers when it is done, or cancelled.
     pub(crate) async fn scrub(self: &Rc<Self>) -> Result<ScrubStatus, Error> {
+        self.scrub_from(self.beginning()).await
+    }
+
+    /// Checks what an earlier one did not come to.
+    pub(crate) async fn resume(self: &Rc<Self>, unfinished: UnfinishedScrub) -> Result<ScrubStatus, Error> {
+        let is_of_now = unfinished.slots_checked > 0 && unfinished.epoch == self.members.record().epoch;
+        self.scrub_from(if is_of_now { unfinished } else { self.beginning() }).await
+    }
+
+    fn beginning(&self) -> UnfinishedScrub {
+        let live_pages = self.log.as_ref().map_or(0, |log| log.total().live);
+        let total_bytes = (self.clean.slots().used_pages() + 2 * live_pages) * PAGE;
+        let found = ScrubStatus { total_bytes, ..ScrubStatus::default() };
+        UnfinishedScrub { found, slots_checked: 0, epoch: self.members.record().epoch }
+    }
+
+    async fn scrub_from(self: &Rc<Self>, from: UnfinishedScrub) -> Result<ScrubStatus, Error> {
         if self.progress.is_running() {
             let message = format!("pool {}: a scrub is running; wait for its end, or cancel it", self.name);
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        let live_pages = self.log.as_ref().map_or(0, |log| log.total().live);
-        self.progress.begin((self.clean.slots().used_pages() + 2 * live_pages) * PAGE);
-        let started = self.env.real_now();
-        if let Some(log) = &self.log {
+        self.progress.begin(from);
+        let started = Started { at: self.env.real_now(), before_seconds: from.found.seconds };
+        if let Some(log) = self.log.as_ref().filter(|_| from.slots_checked == 0) {
             self.scrub_log(log).await;
         }
-        self.scrub_slots().await;
-        let state = if self.scrub_goes_on() { ScrubState::Finished } else { ScrubState::Cancelled };
-        let (seconds, ended_at) = (self.env.real_now().since(started).as_secs(), self.env.unix_seconds());
+        self.scrub_slots(from.slots_checked, &started).await;
+        if self.life.is_stopping() && !self.progress.is_cancelled() {
+            self.progress.cut_off();
+            let message = format!("pool {}: it is closed, which cuts off its scrub", self.name);
+            return Err(Error::new(ErrorKind::Stopping, message));
+        }
+        let state = if self.progress.is_cancelled() { ScrubState::Cancelled } else { ScrubState::Finished };
+        self.end(state, started.seconds(&self.env)).await;
+        Ok(self.progress.status())
+    }
+
+    async fn end(&self, state: ScrubState, seconds: u64) {
+        let ended_at = self.env.unix_seconds();
         self.progress.found(|status| {
             status.state = state;
             status.seconds = seconds;
@@ -108,23 +146,26 @@ impl<E: Env> Scrubber<E> {
         self.progress.end();
         self.members.witness_keeper().scrub_ended(self.progress.ended());
         self.members.witness_keeper().keep().await;
-        Ok(self.progress.status())
     }
 
     fn scrub_goes_on(&self) -> bool {
         !self.life.is_stopping() && !self.progress.is_cancelled()
     }
 
-    async fn scrub_slots(self: &Rc<Self>) {
-        let mut slot = 0;
+    async fn scrub_slots(self: &Rc<Self>, first: u32, started: &Started) {
+        let mut slot = first;
         while self.scrub_goes_on() && slot < self.clean.slots().slot_count() {
             let content = self.clean.slots().content(SlotIndex(slot));
             if let Some(content) = content {
                 self.scrub_slot(content).await;
             }
+            if !self.scrub_goes_on() {
+                return;
+            }
             slot += 1;
+            self.progress.checked_slots(slot, started.seconds(&self.env));
             // What is free, or on an SSD that does not answer, waits for nothing.
-            if slot % SLOTS_OF_A_TURN == 0 {
+            if slot.is_multiple_of(SLOTS_OF_A_TURN) {
                 self.env.sleep(Duration::ZERO).await;
             }
         }

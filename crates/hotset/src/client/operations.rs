@@ -100,6 +100,7 @@ const COLUMNS: &[Column<Operation>] = &[
     }),
     Column::new("WAITS", |operation| operation.waits_for.clone().map_or(Cell::Nothing, Cell::Text)),
     Column::new("REASON", |operation| {
-        Cell::Text(operation.error.as_ref().map_or_else(String::new, ToString::to_string))
+        let error = operation.error.as_ref().map(ToString::to_string);
+        Cell::Text(error.or_else(|| operation.began_because.clone()).unwrap_or_default())
     }),
 ];

@@ -365,7 +365,7 @@ fn show(pool: &Pool) -> String {
         ("Data at risk", pool.write_log.map_or_else(String::new, data_at_risk)),
         ("Write log", pool.write_log.map_or_else(String::new, write_log)),
         ("Rebuilding", pool.rebuild.map_or_else(String::new, |rebuild| members::line(&rebuild))),
-        ("Scrub", pool.scrub.map_or_else(|| "none since the pool was opened".to_owned(), words::scrub_found)),
+        ("Scrub", words::last_scrub(pool.scrub)),
         ("Recovery", pool.recovery.clone()),
         ("Volumes", pool.volumes.join(", ")),
     ]);

@@ -143,7 +143,7 @@ fn show_pool(pool: &Pool, volumes: &[&Volume], running: &[Operation]) -> String 
     lines.extend(running.iter().filter(|operation| concerns(operation, pool)).map(|one| ("running", how_far(one))));
     if pool.state != PoolState::Offline {
         lines.push(("capacity", capacity(pool)));
-        lines.push(("scrub", last_scrub(pool)));
+        lines.push(("scrub", words::last_scrub(pool.scrub)));
         lines.push(("start", recovery(pool)));
     }
     for (what, said) in lines.iter().filter(|(_, said)| !said.is_empty()) {
@@ -173,12 +173,6 @@ fn capacity(pool: &Pool) -> String {
     let dirty = format!("{} of {} dirty", human(log.dirty_bytes), human(log.dirty_capacity_bytes));
     let off = if log.write_caching_off { "; new writes go past the cache" } else { "" };
     format!("{cached}, {dirty}{off}")
-}
-
-fn last_scrub(pool: &Pool) -> String {
-    let Some(last) = pool.scrub else { return "none since the pool was opened".to_owned() };
-    let ended = last.ended_unix_ms.map_or_else(String::new, |at| format!(", on {}", date_and_time(at / 1000)));
-    format!("{}{ended}", words::scrub_found(last))
 }
 
 /// What the last start found of a read-write pool.

@@ -29,6 +29,7 @@ mod reload;
 mod reporting;
 mod room;
 mod rooms;
+mod scrub_records;
 mod signals;
 mod smart;
 mod state;

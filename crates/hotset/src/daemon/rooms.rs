@@ -76,6 +76,7 @@ pub(crate) struct Rooms {
     pub(crate) removals: Arc<Removals>,
     pub(crate) conversions: Arc<Conversions>,
     pub(crate) operating: Arc<Operating>,
+    scrubs: Arc<Scrubs>,
     pub(crate) recordings: Arc<Recordings>,
     pub(crate) reporting: Arc<Reporting>,
     pub(crate) drives: Arc<Drives>,
@@ -166,7 +167,11 @@ impl Rooms {
             history: OnceLock::new(),
             renamed: Mutex::default(),
         });
-        let scrubs = Arc::new(Scrubs { records: Arc::clone(&records), operations: Arc::clone(&operations) });
+        let scrubs = Arc::new(Scrubs {
+            records: Arc::clone(&records),
+            operations: Arc::clone(&operations),
+            saving: tokio::sync::Mutex::default(),
+        });
         let flushes_now = Arc::new(FlushesNow { records: Arc::clone(&records), operations: Arc::clone(&operations) });
         let losses = Arc::new(Losses { records: Arc::clone(&records), serving: Arc::clone(&serving) });
         let acceptance = Arc::new(Acceptance {
@@ -261,6 +266,7 @@ impl Rooms {
             removals,
             conversions,
             operating,
+            scrubs,
             recordings,
             reporting,
             drives,
@@ -298,5 +304,6 @@ impl Rooms {
         tokio::spawn(Arc::clone(&self.upkeep).keep_records());
         tokio::spawn(Arc::clone(&self.unread).read_records_again(tokens));
         tokio::spawn(Arc::clone(&self.awaited).watch_awaited());
+        tokio::spawn(Arc::clone(&self.scrubs).keep_records());
     }
 }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conversion::Conversion;
 use super::register::HostErrors;
+use super::scrub_records::ScrubRecord;
 use super::smart::Ledger;
 use crate::given_file;
 use crate::paths::{EVENTS, POOLS, files_of_pools};
@@ -38,9 +39,10 @@ const BACKINGS: &str = "backings.json";
 const MEMORY_CACHE: &str = "memory-cache.json";
 const LOCAL_DEVICES: &str = "local-devices.json";
 const HELD_WRITES: &str = "held-writes.json";
+const SCRUBS: &str = "scrubs.json";
 
 /// Records without which the daemon can do: one that cannot be read is set aside and begun anew, and then this is so.
-const BEGUN_ANEW: [(&str, &str); 8] = [
+const BEGUN_ANEW: [(&str, &str); 9] = [
     (SSD_WRITES, "what was written to the SSDs is counted anew"),
     (FAILURES, "how earlier runs ended, and which pools were fenced for that, is forgotten"),
     (HOST_ERRORS, "errors that hosts got in earlier runs are forgotten"),
@@ -48,6 +50,7 @@ const BEGUN_ANEW: [(&str, &str); 8] = [
     (MEMORY_CACHE, "the memory cache has the size that the configuration says"),
     (LOCAL_DEVICES, "no volume is a local device any more: `hotset volume set NAME local=on` makes it one again"),
     (HELD_WRITES, "no volume's writes are held any more: `hotset volume flush NAME --hold` holds them again"),
+    (SCRUBS, "scrubs that the last run did not come to the end of do not go on: `hotset pool scrub` begins anew"),
     (EVENTS, "events that cannot be read are forgotten"),
 ];
 
@@ -295,6 +298,11 @@ struct HoldRecords {
     volumes: Vec<HoldRecord>,
 }
 
+#[derive(Default, Serialize, Deserialize)]
+struct ScrubsOfPools {
+    pools: BTreeMap<String, ScrubRecord>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct TokenRecords<T> {
     tokens: Vec<T>,
@@ -497,6 +505,15 @@ impl StateDirectory {
 
     pub(crate) fn write_holds(&self, holds: &[HoldRecord]) -> io::Result<()> {
         self.write_begun_anew(HELD_WRITES, &HoldRecords { volumes: holds.to_vec() })
+    }
+
+    /// Scrubs that are under way, and when whole ones ended, by pool. Begun anew if it cannot be read.
+    pub(crate) fn scrubs(&self) -> BTreeMap<String, ScrubRecord> {
+        self.read_or_begin_anew::<ScrubsOfPools>(SCRUBS).pools
+    }
+
+    pub(crate) fn write_scrubs(&self, pools: BTreeMap<String, ScrubRecord>) -> io::Result<()> {
+        self.write_begun_anew(SCRUBS, &ScrubsOfPools { pools })
     }
 
     /// A missing file means that nothing is remembered; so does one that is no such record, which is kept beside. One that its file
@@ -828,6 +845,7 @@ mod tests {
             let _: (_, BTreeMap<String, String>, _, _) =
                 (state.ssd_ledger(), state.failures(), state.host_errors(), state.backings());
             assert_eq!((state.memory_cache_bytes(), state.locals(), state.holds()), (None, Vec::new(), Vec::new()));
+            assert_eq!(state.scrubs(), BTreeMap::new());
             state.write_ssd_ledger(&Ledger::default()).unwrap();
             state.write_failures(&BTreeMap::<String, String>::new()).unwrap();
             state.write_host_errors(&[]).unwrap();
@@ -835,6 +853,7 @@ mod tests {
             state.write_memory_cache_bytes(None).unwrap();
             state.write_locals(&[]).unwrap();
             state.write_holds(&[]).unwrap();
+            state.write_scrubs(BTreeMap::new()).unwrap();
             let aside = directory.path().join(format!("{name}.broken"));
             let told = state.begun_anew().unwrap().join("; ");
             assert!(told.contains(&aside.display().to_string()) && told.contains(what), "{told}");

@@ -2,11 +2,11 @@
 
 use hotset_api::{Scrub, ScrubState, Severity};
 use hotset_cache as cache;
-use hotset_cache::ScrubStatus;
+use hotset_cache::{ScrubStatus, date_and_time};
 
 use crate::size::{grouped, human};
 
-/// The last scrub of a pool, or the one that runs; `None`: there was none since it was opened.
+/// The last scrub of a pool, or the one that runs; `None`: none is known. When a whole one ended is known only where it was that one.
 pub(crate) fn scrub(status: &ScrubStatus) -> Option<Scrub> {
     let state = match status.state {
         cache::ScrubState::Never => return None,
@@ -14,6 +14,7 @@ pub(crate) fn scrub(status: &ScrubStatus) -> Option<Scrub> {
         cache::ScrubState::Finished => ScrubState::Finished,
         cache::ScrubState::Cancelled => ScrubState::Cancelled,
     };
+    let ended_unix_ms = (status.state != cache::ScrubState::Running).then(|| status.ended_unix_seconds * 1000);
     Some(Scrub {
         state,
         checked_bytes: status.checked_bytes,
@@ -23,8 +24,26 @@ pub(crate) fn scrub(status: &ScrubStatus) -> Option<Scrub> {
         dropped_pages: status.dropped_pages,
         lost_pages: status.lost_pages,
         elapsed_seconds: status.seconds,
-        ended_unix_ms: (status.state != cache::ScrubState::Running).then(|| status.ended_unix_seconds * 1000),
+        ended_unix_ms,
+        whole_ended_unix_ms: ended_unix_ms.filter(|_| status.state == cache::ScrubState::Finished),
     })
+}
+
+/// What the last one found, when it ended, and when a whole one did.
+pub(crate) fn last_scrub(scrub: Option<Scrub>) -> String {
+    let Some(scrub) = scrub else { return "none yet".to_owned() };
+    let mut line = scrub_found(scrub);
+    if let Some(at) = scrub.ended_unix_ms {
+        line.push_str(&format!(", on {}", date_and_time(at / 1000)));
+    }
+    match (scrub.state, scrub.whole_ended_unix_ms) {
+        (ScrubState::Finished, _) => {}
+        (ScrubState::Running | ScrubState::Cancelled, Some(at)) => {
+            line.push_str(&format!("; the last whole one ended on {}", date_and_time(at / 1000)));
+        }
+        (ScrubState::Running | ScrubState::Cancelled, None) => line.push_str("; none has come to its end yet"),
+    }
+    line
 }
 
 /// What it found, in one line.
@@ -76,11 +95,29 @@ mod tests {
             lost_pages: 0,
             elapsed_seconds: 4,
             ended_unix_ms: Some(1),
+            whole_ended_unix_ms: Some(1),
         };
         assert_eq!(scrub_found(sound), "3 MiB checked in 4 s, nothing bad");
         let lost = Scrub { bad_pages: 5, repaired_pages: 2, dropped_pages: 1, lost_pages: 1, ..sound };
         assert!(
             scrub_found(lost).contains("5 bad pages: 2 written again") && scrub_found(lost).contains("1 DIRTY PAGES")
         );
+    }
+
+    #[test]
+    fn when_a_whole_scrub_ended_is_said_while_another_one_runs_and_after_it_was_cancelled() {
+        let status =
+            ScrubStatus { state: cache::ScrubState::Finished, ended_unix_seconds: 60, ..ScrubStatus::default() };
+        let whole = scrub(&status).unwrap();
+        assert_eq!(whole.whole_ended_unix_ms, Some(60_000));
+        let told = last_scrub(Some(whole));
+        assert!(told.contains(", on 1970-01-01T00:01:00Z") && !told.contains("whole"), "{told}");
+        let cancelled = Scrub { state: ScrubState::Cancelled, ended_unix_ms: Some(90_000), ..whole };
+        let told = last_scrub(Some(cancelled));
+        assert!(told.contains("the last whole one ended on 1970-01-01T00:01:00Z"), "{told}");
+        assert!(
+            last_scrub(Some(Scrub { whole_ended_unix_ms: None, ..cancelled })).contains("none has come to its end")
+        );
+        assert_eq!(last_scrub(None), "none yet");
     }
 }

@@ -216,6 +216,16 @@ impl Operations {
         self.begin_flushing(begin, Flushing::Nothing)
     }
 
+    /// One that nobody asks for now, and why it begins.
+    pub(super) fn begin_because(&self, begin: Begin, why: String) -> Begun {
+        let begun = self.begin_checking(begin);
+        if let Some(running) = self.register().running.get_mut(&begun.id) {
+            running.operation.began_because = Some(why);
+        }
+        self.is_possible(begun.id);
+        begun
+    }
+
     /// One that flushes something.
     pub(super) fn begin_flushing(&self, begin: Begin, flushing: Flushing) -> Begun {
         let begun = self.add(begin, flushing);
@@ -235,12 +245,12 @@ impl Operations {
             return;
         };
         running.told = Announced::Begun;
-        let Operation { kind, subject, .. } = &running.operation;
+        let Operation { kind, subject, began_because, .. } = &running.operation;
         let change = Change {
             severity: Severity::Info,
             subject: subject.clone(),
             change: format!("{} begins", kind.word()),
-            cause: String::new(),
+            cause: began_because.clone().unwrap_or_default(),
             by: running.asked_by.clone(),
         };
         drop(register);
@@ -267,6 +277,7 @@ impl Operations {
             ended_unix_ms: None,
             error: None,
             asked_by: asked_by.words(),
+            began_because: None,
             waits_for: None,
         };
         let (cancel, cancelled) = watch::channel(false);

@@ -480,6 +480,7 @@ impl Removals {
         self.records.offline().deleted_pools.insert(name.to_string());
         self.records.failures.lift(&self.records.state, name.as_str());
         self.records.forget_ssds(name.as_str());
+        self.records.scrubs.forget(name.as_str());
         let conversion = self.converting.forget_conversion(name.as_str());
         let removed = match self.records.save_volumes().await {
             Ok(()) => self.records.remove_deleted_pool(name),

@@ -19,6 +19,7 @@ use crate::daemon::config::Config;
 use crate::daemon::failures::Failures;
 use crate::daemon::naming::{no_such_pool, no_such_volume, spec_of, uuid, volume_name};
 use crate::daemon::register::ConditionRegister;
+use crate::daemon::scrub_records::ScrubRecords;
 use crate::daemon::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
 use crate::plane::{Handle, Snapshot};
 
@@ -38,6 +39,8 @@ pub(crate) struct Records {
     pub(crate) locals: Locals,
     /// Volumes whose writes are held.
     pub(crate) holds: Holds,
+    /// Scrubs that go on after a start, and when whole ones ended.
+    pub(crate) scrubs: ScrubRecords,
     offline: Mutex<Offline>,
     /// The daemon stops: what fails from now on says nothing about the world.
     pub(crate) stopping: AtomicBool,
@@ -49,6 +52,7 @@ impl Records {
         let failures = Failures::load(&state, register.clone());
         let (change, offline, stopping) = Default::default();
         let (locals, holds) = (Locals::of(state.locals()), Holds::of(state.holds()));
+        let scrubs = ScrubRecords::of(state.scrubs());
         Self {
             plane,
             state,
@@ -59,6 +63,7 @@ impl Records {
             changes: Changes::default(),
             locals,
             holds,
+            scrubs,
             offline,
             stopping,
         }

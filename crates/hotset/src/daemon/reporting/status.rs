@@ -33,6 +33,7 @@ use crate::daemon::opening::locals::Local;
 use crate::daemon::opening::offline::{Fenced, FoundOffline, Offline, OfflinePool, OfflineVolume, Waiting};
 use crate::daemon::opening::recognise::Backings;
 use crate::daemon::opening::records::Records;
+use crate::daemon::scrub_records::PoolOfScrub;
 use crate::daemon::state::{SsdRecord, VolumeRecord};
 use crate::daemon::volume_counters::stats;
 use crate::endpoint::Endpoint;
@@ -64,7 +65,13 @@ impl Reporting {
 
     fn pools_of(&self, snapshot: &Snapshot) -> Vec<Pool> {
         let offline = self.records.offline();
-        let open = snapshot.pools.iter().map(|status| pool(status, &offline, self.condition_of(status, &offline)));
+        let open = snapshot.pools.iter().map(|status| {
+            let mut pool = pool(status, &offline, self.condition_of(status, &offline));
+            if let Some(scrub) = &mut pool.scrub {
+                scrub.whole_ended_unix_ms = self.records.scrubs.whole_ended_unix_ms(&PoolOfScrub::of(status));
+            }
+            pool
+        });
         let away =
             offline.pools.values().map(|pool| offline_pool(pool, self.converting.is_rewritten(&pool.record.name)));
         let mut pools: Vec<_> = open.chain(away).collect();
