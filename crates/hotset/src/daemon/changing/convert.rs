@@ -32,6 +32,10 @@ use crate::daemon::who::Who;
 use crate::plane::Snapshot;
 use crate::words;
 
+/// Why a conversion is not cancelled once its pool is drained.
+const NO_WAY_BACK: &str = "the pool is drained, and what it was before is gone: what is left is to make it anew and to give it its volumes back, \
+    which are served uncached meanwhile; `hotset pool delete NAME` gives the pool up";
+
 /// Converts pools.
 pub(crate) struct Conversions {
     pub(crate) records: Arc<Records>,
@@ -215,7 +219,7 @@ impl Conversions {
     fn resumed_as(&self, name: &PoolName) -> u64 {
         let begin = || {
             let (kind, subject) = (OperationKind::ConvertPool, Subject::Pool(name.clone()).for_api());
-            let (asked_by, cancel) = (Who::Daemon, Cancel::Never);
+            let (asked_by, cancel) = (Who::Daemon, Cancel::Never(NO_WAY_BACK));
             self.operations.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel }).id
         };
         *self.resumed().entry(name.to_string()).or_insert_with(begin)

@@ -31,6 +31,10 @@ use crate::words;
 /// How often the record of a pool is compared with the pool, whose spares take over by themselves.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Why a rebuild is not cancelled.
+const NO_END_OF_A_REBUILD: &str = "until it has ended, dirty data has one copy alone; `hotset pool flush NAME` writes it to the backing devices, \
+    which leaves nothing to rebuild";
+
 /// What a new SSD is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SsdRole {
@@ -344,7 +348,8 @@ pub(crate) fn tell(snapshot: &Snapshot, operations: &Operations) {
         match (pool.rebuild.filter(|rebuild| rebuild.copies_lost && !rebuild.space_insufficient), running) {
             (Some(rebuild), None) => {
                 let subject = Subject::new(SubjectKind::Pool, name);
-                let (kind, asked_by, cancel) = (OperationKind::Rebuild, Who::Daemon, Cancel::Never);
+                let (kind, asked_by, cancel) =
+                    (OperationKind::Rebuild, Who::Daemon, Cancel::Never(NO_END_OF_A_REBUILD));
                 operations.begin(Begin { kind, subject, asked_by, total_bytes: rebuild.total_bytes, cancel });
             }
             (Some(rebuild), Some(id)) => operations.progress(id, rebuild.done_bytes, rebuild.total_bytes),

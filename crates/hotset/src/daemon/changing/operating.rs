@@ -96,9 +96,8 @@ impl Operating {
         if operation.state != OperationState::Running {
             return Ok(OperationCancelled { changed: false, operation });
         }
-        if !operation.cancellable {
-            let message = format!("operation {id}, {}: it cannot be cancelled", operation.kind.word());
-            return Err(ApiError::new(ApiErrorKind::Refused, message).with_hint("it ends by itself"));
+        if let Some(instead) = self.operations.instead_of_cancelling(id) {
+            return Err(cannot_be_cancelled(&operation, instead));
         }
         let changed = match self.flushes.of_operation(id) {
             // Answered when writes are cached again.
@@ -109,6 +108,36 @@ impl Operating {
     }
 }
 
+/// `instead`: what to do instead, with NAME in the place of the name.
+fn cannot_be_cancelled(operation: &Operation, instead: &str) -> ApiError {
+    let Operation { id, kind, subject, .. } = operation;
+    let message = format!("operation {id}, {}: it cannot be cancelled", kind.word());
+    ApiError::new(ApiErrorKind::Refused, message).with_hint(instead.replace("NAME", &subject.name))
+}
+
 fn not_so(message: &str) -> ApiError {
     ApiError::new(ApiErrorKind::Invalid, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use hotset_api::SubjectKind;
+
+    use super::super::operations::{Begin, Cancel};
+    use super::*;
+    use crate::daemon::who::Who;
+
+    #[test]
+    fn who_cannot_cancel_an_operation_hears_what_to_do_instead() {
+        let operations = Operations::default();
+        let subject = hotset_api::Subject::new(SubjectKind::Pool, "fast");
+        let (kind, cancel) = (OperationKind::Rebuild, Cancel::Never("`hotset pool flush NAME` helps"));
+        let begun = operations.begin(Begin { kind, subject, asked_by: Who::Daemon, total_bytes: 0, cancel });
+        let operation = operations.list().remove(0);
+        assert!(!operation.cancellable);
+        let instead = operations.instead_of_cancelling(begun.id).expect("it cannot be cancelled");
+        let error = cannot_be_cancelled(&operation, instead);
+        assert_eq!(error.hint, "`hotset pool flush fast` helps");
+        assert!(error.message.contains("rebuild: it cannot be cancelled"), "{error}");
+    }
 }

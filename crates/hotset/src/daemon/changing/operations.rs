@@ -20,6 +20,9 @@ use crate::daemon::who::Who;
 /// Operations that ended and are still shown.
 const ENDED_MAX: usize = 100;
 
+/// Of one that has nothing to do.
+const ENDS_AT_ONCE: &str = "it ends at once";
+
 /// How far an operation is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -100,7 +103,8 @@ impl WaitsFor {
 /// Whether an operation can be ended before it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cancel {
-    Never,
+    /// It cannot: why, and what to do instead.
+    Never(&'static str),
     Anytime,
 }
 
@@ -175,6 +179,8 @@ struct Running {
     phase: Phase,
     began: Instant,
     asked_by: Who,
+    /// Of one that cannot be cancelled: what to do instead.
+    instead: Option<&'static str>,
     cancel: watch::Sender<bool>,
 }
 
@@ -259,6 +265,10 @@ impl Operations {
 
     fn add(&self, begin: Begin, flushing: Flushing) -> Begun {
         let Begin { kind, subject, asked_by, total_bytes, cancel } = begin;
+        let instead = match cancel {
+            Cancel::Never(instead) => Some(instead),
+            Cancel::Anytime => None,
+        };
         let mut register = self.register();
         register.last_id += 1;
         let id = register.last_id;
@@ -267,7 +277,7 @@ impl Operations {
             kind,
             subject,
             state: OperationState::Running,
-            cancellable: cancel == Cancel::Anytime,
+            cancellable: instead.is_none(),
             done_bytes: 0,
             total_bytes,
             rate_bytes_per_second: 0,
@@ -283,14 +293,15 @@ impl Operations {
         let (cancel, cancelled) = watch::channel(false);
         let (phase, began) = (Phase::Running, Instant::now());
         let told = Announced::NotYet;
-        register.running.insert(id, Running { operation, told, flushing, phase, began, asked_by, cancel });
+        register.running.insert(id, Running { operation, told, flushing, phase, began, asked_by, instead, cancel });
         Begun { id, cancelled: Cancelled(cancelled) }
     }
 
     /// One that took no time at all; answers its id.
     pub(super) fn done_at_once(&self, kind: OperationKind, subject: Subject) -> u64 {
         let asked_by = Who::asks();
-        let Begun { id, .. } = self.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel: Cancel::Never });
+        let Begun { id, .. } =
+            self.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel: Cancel::Never(ENDS_AT_ONCE) });
         self.end(id, None);
         id
     }
@@ -349,6 +360,11 @@ impl Operations {
         if let Some(running) = self.register().running.get_mut(&id) {
             running.turn(Turn::GoesOn);
         }
+    }
+
+    /// Why it cannot be cancelled, and what to do instead; `None`: it can, or has ended.
+    pub(super) fn instead_of_cancelling(&self, id: u64) -> Option<&'static str> {
+        self.register().running.get(&id).and_then(|running| running.instead)
     }
 
     /// Tells whoever carries it out to end it. False: it cannot be cancelled, has ended, or was told before.
@@ -563,8 +579,9 @@ mod tests {
         assert_eq!(operations.list()[0].state, OperationState::Running, "it has still to heed that");
         operations.end(id, Some(&ApiError::new(ApiErrorKind::Cancelled, "it stays")));
         assert_eq!((operations.cancel(id), operations.list()[0].state), (false, OperationState::Cancelled));
-        let Begun { id, mut cancelled } = begin_as(&operations, Cancel::Never);
+        let Begun { id, mut cancelled } = begin_as(&operations, Cancel::Never("do this"));
         assert!(!operations.cancel(id) && !cancelled.is_asked());
+        assert_eq!(operations.instead_of_cancelling(id), Some("do this"));
         operations.end(id, None);
         assert_eq!(cancelled.asked().now_or_never(), None, "what has ended is not cancelled any more");
         assert!(!operations.cancel(77), "there is no such one");
