@@ -42,7 +42,7 @@ pub use explanation::{Explanation, LogCopy, PagePlaces, SlotCopy};
 pub use flush::{Flush, FlushCancelled, FlushPurpose, HoldReleased, Removal, WritesHeld};
 pub use history::{History, HistoryAverages, HistoryPoint, LatencyPercentiles, RecentLatency};
 pub use loss::{LossAccepted, LossList, LostExtent, VolumeLoss};
-pub use members::{ChangePlan, PoolVolume, PoolVolumes, Progress, Spare, SsdsAdd, SsdsRemove};
+pub use members::{ChangePlan, MemoryPlan, PoolVolume, PoolVolumes, Progress, Spare, SsdsAdd, SsdsRemove};
 pub use memory_cache::{MemoryCache, MemoryCacheChange, MemoryCacheSet};
 pub use notice::{NoticeAnswer, NoticeTest};
 pub use operation::{Operation, OperationCancelled, OperationKind, OperationList, OperationStart, OperationState};

@@ -48,6 +48,19 @@ pub struct PoolVolume {
 pub struct ChangePlan {
     /// What is to be known before it is done.
     pub warnings: Vec<String>,
+    /// Of SSDs and spares that come: the memory that this takes; null: none.
+    #[serde(default)]
+    pub memory: Option<MemoryPlan>,
+}
+
+/// What a change takes of the memory that the tables of all pools may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MemoryPlan {
+    /// So much more than now.
+    pub more_bytes: u64,
+    /// What the tables of all pools need now, with every slot in use.
+    pub in_use_bytes: u64,
+    pub limit_bytes: u64,
 }
 
 /// `DELETE /api/v1/pools/{name}/ssds` and `…/spares`: SSDs to let go. What is dirty on them is copied to the others first; the

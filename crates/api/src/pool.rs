@@ -257,6 +257,10 @@ pub struct Ssd {
     pub path: String,
     pub uuid: String,
     pub size_bytes: u64,
+    /// The physical disk with which it fails, by a word that tells disks apart; empty: it is not known.
+    #[serde(default)]
+    #[schema(required)]
+    pub disk: String,
     pub online: bool,
     pub state: SsdState,
     /// It is being emptied, so that it can be removed.

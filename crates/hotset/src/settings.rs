@@ -8,8 +8,8 @@ use hotset_cache::config::{FetchRate, FlushRate, IoType, PolicyKind, WriteMode, 
 use crate::size::Size;
 use crate::words;
 
-const POOL_KEYS: &str = "io-type, policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age, ssd-writes-per-day";
-const VOLUME_KEYS: &str =
+pub(crate) const POOL_KEYS: &str = "io-type, policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age, ssd-writes-per-day";
+pub(crate) const VOLUME_KEYS: &str =
     "mode, read-cache, memory-cache, read-ahead, read-cutoff, write-cutoff, dirty-cap, cache-min, cache-max, local";
 
 /// The settings of a pool for whoever completes a command line: those with few values with each of them.

@@ -52,6 +52,11 @@ pub(crate) fn all_of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// What the memory cache was set to, in the words of `memory-cache set`.
+pub(crate) fn memory_cache(set_bytes: Option<u64>) -> String {
+    set_bytes.map_or_else(|| "default".to_owned(), size)
+}
+
 /// Which settings are not as they were, as `mode write-back → write-through`; empty: none.
 pub(crate) fn changes(before: &[(&str, String)], now: &[(&str, String)]) -> String {
     let was = |key: &str| before.iter().find(|(of, _)| *of == key).map_or("off", |(_, value)| value);

@@ -82,6 +82,8 @@ use crate::size::human;
 
 pub(crate) use check::check_config;
 pub(crate) use http::Document;
+#[cfg(test)]
+pub(crate) use reporting::status::{bare_volume, with_settings};
 pub(crate) use state::{DiscardedCaches, discarded};
 
 /// How long the control API waits at most for pools and volumes to open before it answers: later it says what is missing.

@@ -5,8 +5,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use hotset_api::{
-    ApiError, ApiErrorKind, CacheEnable, ChangePlan, Operation, OperationKind, OperationStart, PoolCreate, PoolList,
-    PoolPlan, PoolVolume, PoolVolumes, Removal, SsdsAdd, SsdsRemove, VolumeCreate, VolumeList, VolumeSet,
+    ApiError, ApiErrorKind, CacheEnable, ChangePlan, MemoryCache, MemoryCacheSet, MemoryPlan, Operation, OperationKind,
+    OperationStart, PoolCreate, PoolList, PoolPlan, PoolVolume, PoolVolumes, Removal, SsdsAdd, SsdsRemove,
+    VolumeCreate, VolumeList, VolumeSet,
 };
 use hyper::Method;
 use serde::Serialize;
@@ -46,7 +47,9 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &ApplyArguments) -
     let pools: PoolList = client.get_exactly("/pools")?;
     let volumes: VolumeList = client.get_exactly("/volumes")?;
     let same = |one: &str, other: &str| one == other || identity(here, one) == identity(here, other);
-    let plan = plan(&wanted, &pools.pools, &volumes.volumes, &same).map_err(told)?;
+    let memory_cache: Option<MemoryCache> =
+        wanted.memory_cache.map(|_| client.get_exactly("/memory-cache")).transpose()?;
+    let plan = plan(&wanted, &pools.pools, &volumes.volumes, memory_cache.as_ref(), &same).map_err(told)?;
     let refused = check(client, &plan.steps, here, &same)?;
     if !refused.is_empty() {
         return Err(told(refused));
@@ -125,7 +128,7 @@ struct Check<'a> {
     /// The daemon's files are those of this machine.
     here: bool,
     same: &'a dyn Fn(&str, &str) -> bool,
-    /// The memory that the pools take which are new in the file.
+    /// The memory that the pools, SSDs and spares take which are new in the file.
     tables_bytes: u64,
     wrong: Vec<Mistake>,
 }
@@ -134,8 +137,12 @@ impl Check<'_> {
     fn check(&mut self, step: &SiteStep) -> Result<(), ApiError> {
         match step {
             SiteStep::CreatePool { pool, line } => self.check_pool(pool, *line),
-            SiteStep::AddSsds { pool, ssds, line } => self.ask_about_ssds("ssds", pool, ssds, *line),
-            SiteStep::AddSpares { pool, spares, line } => self.ask_about_ssds("spares", pool, spares, *line),
+            SiteStep::AddSsds { pool, ssds, allow_same_disk, line } => {
+                self.ask_about_ssds("ssds", pool, (ssds, *allow_same_disk), *line)
+            }
+            SiteStep::AddSpares { pool, spares, allow_same_disk, line } => {
+                self.ask_about_ssds("spares", pool, (spares, *allow_same_disk), *line)
+            }
             SiteStep::CreateVolume { volume, line } => {
                 // A pool that is made before it is not there to be asked about.
                 let pool = volume.pool.clone().filter(|pool| !self.is_new(pool));
@@ -158,6 +165,7 @@ impl Check<'_> {
             | SiteStep::RemoveSpares { .. }
             | SiteStep::DisableCache { .. }
             | SiteStep::EnableCache { .. }
+            | SiteStep::SetMemoryCache { .. }
             | SiteStep::RemoveSsds { .. } => Ok(()),
         }
     }
@@ -171,18 +179,47 @@ impl Check<'_> {
             return Ok(());
         }
         let Some(plan) = self.ask::<PoolPlan>("/pools/plan", pool, "ssds", &subject, line)? else { return Ok(()) };
-        self.tables_bytes += plan.memory_bytes;
-        let needed = plan.memory_in_use_bytes + self.tables_bytes;
-        if needed > plan.memory_limit_bytes {
-            let (needed, limit) = (human(needed), human(plan.memory_limit_bytes));
+        let in_use_bytes = plan.memory_in_use_bytes;
+        let more_bytes = self.memory_with_spares(pool)?.unwrap_or(plan.memory_bytes);
+        self.add_tables(&subject, MemoryPlan { more_bytes, in_use_bytes, limit_bytes: plan.memory_limit_bytes }, line);
+        Ok(())
+    }
+
+    /// Spares count like SSDs from the beginning. `None`: it has none, or what is wrong with them is found when they are added.
+    fn memory_with_spares(&self, pool: &PoolCreate) -> Result<Option<u64>, ApiError> {
+        let spares = self.steps.iter().find_map(|step| {
+            let SiteStep::AddSpares { pool: of, spares, .. } = step else { return None };
+            (*of == pool.name).then(|| self.free(spares))
+        });
+        let Some(spares) = spares else { return Ok(None) };
+        let with_spares = PoolCreate { ssds: [pool.ssds.clone(), spares].concat(), ..pool.clone() };
+        match self.client.send::<PoolPlan>(Method::POST, "/pools/plan", &with_spares) {
+            Ok(plan) => Ok(Some(plan.memory_bytes)),
+            Err(error) if concerns_the_daemon(error.kind) => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The memory of what the file adds is summed up: each step alone may have it, and all together may not.
+    fn add_tables(&mut self, subject: &str, memory: MemoryPlan, line: usize) {
+        let MemoryPlan { more_bytes, in_use_bytes, limit_bytes } = memory;
+        self.tables_bytes += more_bytes;
+        let needed_bytes = in_use_bytes + self.tables_bytes;
+        if needed_bytes > limit_bytes {
+            let (needed, limit) = (human(needed_bytes), human(limit_bytes));
             let message =
                 format!("{subject}: the tables of all pools would need {needed} of memory, and may have {limit}");
             self.wrong.push(Mistake::new(line, message));
         }
-        Ok(())
     }
 
-    fn ask_about_ssds(&mut self, key: &str, pool: &str, ssds: &[String], line: usize) -> Result<(), ApiError> {
+    fn ask_about_ssds(
+        &mut self,
+        key: &str,
+        pool: &str,
+        (ssds, allow_same_disk): (&[String], bool),
+        line: usize,
+    ) -> Result<(), ApiError> {
         if self.is_new(pool) {
             // A pool that is made before is not there to be asked about.
             let missing =
@@ -197,7 +234,11 @@ impl Check<'_> {
             return Ok(());
         }
         let (path, subject) = (format!("/pools/{pool}/{key}/plan"), format!("pool {pool}"));
-        self.ask::<ChangePlan>(&path, &added(&ssds), key, &subject, line).map(drop)
+        let plan = self.ask::<ChangePlan>(&path, &added(&ssds, allow_same_disk), key, &subject, line)?;
+        if let Some(memory) = plan.and_then(|plan| plan.memory) {
+            self.add_tables(&subject, memory, line);
+        }
+        Ok(())
     }
 
     fn ask_about_settings(
@@ -328,6 +369,7 @@ impl Check<'_> {
             | SiteStep::AddSpares { .. }
             | SiteStep::RemoveSpares { .. }
             | SiteStep::SetVolume { .. }
+            | SiteStep::SetMemoryCache { .. }
             | SiteStep::RemoveSsds { .. } => false,
         })
     }
@@ -386,9 +428,14 @@ fn carry_out_one(client: &Client, output: Output, step: &SiteStep) -> Result<(),
     let done: Result<Value, ApiError> = match step {
         SiteStep::CreatePool { pool, .. } => client.send(Method::POST, "/pools", pool),
         SiteStep::SetPool { pool, set, .. } => client.send(Method::PATCH, &format!("/pools/{pool}"), set),
-        SiteStep::AddSsds { pool, ssds, .. } => client.send(Method::POST, &format!("/pools/{pool}/ssds"), &added(ssds)),
-        SiteStep::AddSpares { pool, spares, .. } => {
-            client.send(Method::POST, &format!("/pools/{pool}/spares"), &added(spares))
+        SiteStep::AddSsds { pool, ssds, allow_same_disk, .. } => {
+            client.send(Method::POST, &format!("/pools/{pool}/ssds"), &added(ssds, *allow_same_disk))
+        }
+        SiteStep::AddSpares { pool, spares, allow_same_disk, .. } => {
+            client.send(Method::POST, &format!("/pools/{pool}/spares"), &added(spares, *allow_same_disk))
+        }
+        SiteStep::SetMemoryCache { size_bytes, .. } => {
+            client.send(Method::PUT, "/memory-cache", &MemoryCacheSet { size_bytes: *size_bytes })
         }
         SiteStep::RemoveSpares { pool, spares } => {
             client.send(Method::DELETE, &format!("/pools/{pool}/spares"), &SsdsRemove { ssds: spares.clone() })
@@ -407,8 +454,8 @@ fn carry_out_one(client: &Client, output: Output, step: &SiteStep) -> Result<(),
     done.map(|answer| warn(&answer))
 }
 
-fn added(ssds: &[String]) -> SsdsAdd {
-    SsdsAdd { ssds: ssds.to_vec(), ..Default::default() }
+fn added(ssds: &[String], allow_same_disk: bool) -> SsdsAdd {
+    SsdsAdd { ssds: ssds.to_vec(), allow_same_disk, ..Default::default() }
 }
 
 /// Waits until they are empty.
@@ -429,4 +476,28 @@ fn warn(answer: &Value) {
 
 fn invalid(message: String) -> ApiError {
     ApiError::new(ApiErrorKind::Invalid, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{Answers, ApiDoor, Credentials};
+
+    // proves: O2, P14
+    #[test]
+    fn what_each_pool_alone_has_the_memory_for_and_all_together_have_not_is_told_where_it_gets_too_much() {
+        let credentials = Credentials::new(None, None, None).unwrap();
+        let answers = Answers { limit: None, for_people: false };
+        let client = Client::new(ApiDoor::new("unix:/nobody".parse().unwrap(), credentials, answers).unwrap()).unwrap();
+        let same = |one: &str, other: &str| one == other;
+        let mut check =
+            Check { client: &client, steps: &[], here: true, same: &same, tables_bytes: 0, wrong: Vec::new() };
+        let memory = MemoryPlan { more_bytes: 40, in_use_bytes: 20, limit_bytes: 100 };
+        for (pool, line) in [("pool a", 2), ("pool b", 4), ("pool c", 6)] {
+            check.add_tables(pool, memory, line);
+        }
+        let told: Vec<(usize, &str)> = check.wrong.iter().map(|wrong| (wrong.line, wrong.message.as_str())).collect();
+        let expected = "pool c: the tables of all pools would need 140 B of memory, and may have 100 B";
+        assert_eq!(told, [(6, expected)]);
+    }
 }

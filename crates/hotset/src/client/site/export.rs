@@ -1,9 +1,10 @@
 //! The `export` verb: what is, as a site file that `apply` takes.
 
-use hotset_api::{ApiError, Pool, PoolList, PoolState, Volume, VolumeList};
+use hotset_api::{ApiError, MemoryCache, Pool, PoolKind, PoolList, PoolState, Ssd, Volume, VolumeList};
 
 use super::super::http::Client;
 use super::super::print::{print, write_out};
+use super::file::MEMORY_CACHE;
 use crate::args::Output;
 use crate::escape::escaped_json;
 use crate::spelled;
@@ -13,16 +14,18 @@ pub(crate) fn run(client: &Client, output: Output) -> Result<(), ApiError> {
     // As they are: a file is no terminal.
     let pools: PoolList = client.get_exactly("/pools")?;
     let volumes: VolumeList = client.get_exactly("/volumes")?;
+    let memory_cache: MemoryCache = client.get_exactly("/memory-cache")?;
+    let site = site(&pools.pools, &volumes.volumes, &memory_cache);
     match output {
-        Output::Text => write_out(&site(&pools.pools, &volumes.volumes)),
-        Output::Json => {
-            print(output, &serde_json::json!({ "site": site(&pools.pools, &volumes.volumes) }), |_| String::new())
-        }
+        Output::Text => write_out(&site),
+        Output::Json => print(output, &serde_json::json!({ "site": site }), |_| String::new()),
     }
 }
 
-fn site(pools: &[Pool], volumes: &[Volume]) -> String {
+pub(super) fn site(pools: &[Pool], volumes: &[Volume], memory_cache: &MemoryCache) -> String {
     let mut text = "# Pools and volumes of Hotset, for `hotset apply`.\n".to_owned();
+    let size = quoted(&spelled::memory_cache(memory_cache.set_bytes));
+    text.push_str(&format!("\n[{MEMORY_CACHE}]\nsize = {size}\n"));
     pools.iter().for_each(|pool| text.push_str(&of_pool(pool)));
     volumes.iter().for_each(|volume| text.push_str(&of_volume(volume)));
     text
@@ -41,8 +44,19 @@ fn of_pool(pool: &Pool) -> String {
         ("ssds", list(pool.ssds.iter().map(|ssd| ssd.path.as_str()))),
         ("spares", list(pool.spares.iter().map(|spare| spare.path.as_str()))),
     ];
+    if shares_a_disk(pool) {
+        keys.push(("allow-same-disk", quoted("on")));
+    }
     keys.extend(spelled::of_pool(pool).into_iter().map(|(key, value)| (key, quoted(&value))));
     table("pool", &pool.name, &keys)
+}
+
+/// It can be made only by who allows that: files beside each other are no block devices.
+fn shares_a_disk(pool: &Pool) -> bool {
+    let on_disks = || pool.ssds.iter().filter(|ssd| !ssd.disk.is_empty());
+    let shares = |ssd: &&Ssd| on_disks().filter(|other| other.disk == ssd.disk).count() > 1;
+    let is_block_device = |ssd: &Ssd| ssd.path.starts_with("/dev/");
+    pool.kind == PoolKind::ReadWrite && on_disks().filter(shares).any(is_block_device)
 }
 
 fn of_volume(volume: &Volume) -> String {

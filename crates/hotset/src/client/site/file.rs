@@ -3,6 +3,9 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// The table of what is neither a pool's nor a volume's.
+pub(super) const MEMORY_CACHE: &str = "memory-cache";
+
 /// A table, as `[pool.fast]`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SiteTable {
@@ -43,6 +46,7 @@ impl Mistake {
 pub(super) struct SiteFile {
     pub(super) pools: Vec<SiteTable>,
     pub(super) volumes: Vec<SiteTable>,
+    pub(super) memory_cache: Option<SiteTable>,
 }
 
 impl SiteFile {
@@ -59,8 +63,16 @@ impl SiteFile {
             let entries = match kind.get_ref().as_ref() {
                 "pool" => &mut site.pools,
                 "volume" => &mut site.volumes,
+                MEMORY_CACHE => {
+                    match lines.entry(MEMORY_CACHE, line, value) {
+                        Ok(found) => site.memory_cache = Some(found),
+                        Err(found) => wrong.extend(found),
+                    }
+                    continue;
+                }
                 other => {
-                    wrong.push(Mistake::new(line, format!("{other}: a site file has [pool.NAME] and [volume.NAME]")));
+                    let message = format!("{other}: a site file has [pool.NAME], [volume.NAME] and [{MEMORY_CACHE}]");
+                    wrong.push(Mistake::new(line, message));
                     continue;
                 }
             };
@@ -89,26 +101,32 @@ impl LineNumbers<'_> {
         };
         let (mut entries, mut wrong) = (Vec::new(), Vec::new());
         for (name, value) in tables {
-            let (text, line) = (name.get_ref().to_string(), self.of(name.span().start));
-            let DeValue::Table(keys) = value.get_ref() else {
-                wrong.push(Mistake::new(line, format!("{text}: it is a table, as [pool.NAME]")));
-                continue;
-            };
-            let mut entry = SiteTable { name: text, line, keys: Vec::new() };
-            for (key, value) in keys {
-                let (name, line) = (key.get_ref().to_string(), self.of(key.span().start));
-                match value_of(value.get_ref()) {
-                    Some(value) => entry.keys.push(SiteKey { name, line, value }),
-                    None => wrong.push(Mistake::new(
-                        line,
-                        format!("{name} of {}: it is a text, a number, or a list of texts", entry.name),
-                    )),
-                }
+            match self.entry(name.get_ref(), self.of(name.span().start), value) {
+                Ok(entry) => entries.push(entry),
+                Err(found) => wrong.extend(found),
             }
-            entry.keys.sort_by_key(|key| key.line);
-            entries.push(entry);
         }
         if wrong.is_empty() { Ok(entries) } else { Err(wrong) }
+    }
+
+    fn entry(&self, name: &str, line: usize, value: &Spanned<DeValue<'_>>) -> Result<SiteTable, Vec<Mistake>> {
+        let DeValue::Table(keys) = value.get_ref() else {
+            let example = if name == MEMORY_CACHE { "[memory-cache]" } else { "[pool.NAME]" };
+            return Err(vec![Mistake::new(line, format!("{name}: it is a table, as {example}"))]);
+        };
+        let (mut entry, mut wrong) = (SiteTable { name: name.to_owned(), line, keys: Vec::new() }, Vec::new());
+        for (key, value) in keys {
+            let (name, line) = (key.get_ref().to_string(), self.of(key.span().start));
+            match value_of(value.get_ref()) {
+                Some(value) => entry.keys.push(SiteKey { name, line, value }),
+                None => wrong.push(Mistake::new(
+                    line,
+                    format!("{name} of {}: it is a text, a number, or a list of texts", entry.name),
+                )),
+            }
+        }
+        entry.keys.sort_by_key(|key| key.line);
+        if wrong.is_empty() { Ok(entry) } else { Err(wrong) }
     }
 }
 

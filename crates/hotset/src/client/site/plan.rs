@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use hotset_api::{
-    IoType, Pool, PoolCreate, PoolKind, PoolSet, PoolState, Share, Ssd, SsdState, Volume, VolumeCreate, VolumeSet,
-    VolumeState,
+    IoType, MemoryCache, Pool, PoolCreate, PoolKind, PoolSet, PoolState, Share, Ssd, SsdState, Volume, VolumeCreate,
+    VolumeSet, VolumeState,
 };
 use hotset_cache::config::PoolSettings;
 
 use super::file::Mistake;
 use super::wanted::{PoolWanted, VolumeWanted, WantedSite};
+use crate::args::MemoryCacheSize;
 use crate::settings::{PoolSetting, VolumeSetting, pool_set, volume_set};
 use crate::spelled;
 use crate::words;
@@ -30,11 +31,13 @@ pub(super) enum SiteStep {
     AddSsds {
         pool: String,
         ssds: Vec<String>,
+        allow_same_disk: bool,
         line: usize,
     },
     AddSpares {
         pool: String,
         spares: Vec<String>,
+        allow_same_disk: bool,
         line: usize,
     },
     RemoveSpares {
@@ -68,6 +71,12 @@ pub(super) enum SiteStep {
     RemoveSsds {
         pool: String,
         ssds: Vec<String>,
+    },
+    /// `size_bytes`: `None`: what the configuration says.
+    SetMemoryCache {
+        size_bytes: Option<u64>,
+        before: String,
+        after: String,
     },
 }
 
@@ -147,6 +156,7 @@ impl SiteStep {
                 vec![format!("+ volume {}: {}, {cache}", volume.name, volume.backing)]
             }
             Self::SetVolume { volume, changes, .. } => changed("volume", volume, changes),
+            Self::SetMemoryCache { before, after, .. } => vec![format!("~ memory cache: size {before} -> {after}")],
         }
     }
 }
@@ -159,9 +169,13 @@ pub(super) fn plan(
     wanted: &WantedSite,
     pools: &[Pool],
     volumes: &[Volume],
+    memory_cache: Option<&MemoryCache>,
     same: &dyn Fn(&str, &str) -> bool,
 ) -> Result<SitePlan, Vec<Mistake>> {
     let mut planner = Planner { same, steps: Vec::new(), last: Vec::new(), wrong: Vec::new() };
+    if let (Some(wanted), Some(current)) = (&wanted.memory_cache, memory_cache) {
+        planner.change_memory_cache(*wanted, current);
+    }
     for pool in &wanted.pools {
         planner.check_taken(pool, pools);
         match pools.iter().find(|current| current.name == pool.name) {
@@ -242,6 +256,15 @@ impl Planner<'_> {
         }
     }
 
+    fn change_memory_cache(&mut self, wanted: MemoryCacheSize, current: &MemoryCache) {
+        let size_bytes = wanted.bytes();
+        if size_bytes == current.set_bytes {
+            return;
+        }
+        let (before, after) = (spelled::memory_cache(current.set_bytes), spelled::memory_cache(size_bytes));
+        self.steps.push((StepOrder::Pools, SiteStep::SetMemoryCache { size_bytes, before, after }));
+    }
+
     fn create_pool(&mut self, wanted: &PoolWanted) {
         let lacks = |key: &str| {
             Mistake::new(
@@ -270,7 +293,7 @@ impl Planner<'_> {
             checksums: wanted.checksums,
             ssds: ssds.clone(),
             force: false,
-            allow_same_disk: false,
+            allow_same_disk: wanted.allow_same_disk,
         };
         let (pool, line) = (Box::new(create), wanted.line_of("ssds"));
         self.steps.push((StepOrder::Pools, SiteStep::CreatePool { pool, line }));
@@ -284,7 +307,10 @@ impl Planner<'_> {
         }
         if let Some(spares) = wanted.spares.as_ref().filter(|spares| !spares.is_empty()) {
             let (pool, spares, line) = (wanted.name.clone(), spares.clone(), wanted.line_of("spares"));
-            self.steps.push((StepOrder::Pools, SiteStep::AddSpares { pool, spares, line }));
+            self.steps.push((
+                StepOrder::Pools,
+                SiteStep::AddSpares { pool, spares, allow_same_disk: wanted.allow_same_disk, line },
+            ));
         }
     }
 
@@ -320,7 +346,10 @@ impl Planner<'_> {
             let (new, gone) = self.apart(listed, &ssds);
             if !new.is_empty() {
                 let (pool, line) = (name.clone(), wanted.line_of("ssds"));
-                self.steps.push((StepOrder::Pools, SiteStep::AddSsds { pool, ssds: new, line }));
+                self.steps.push((
+                    StepOrder::Pools,
+                    SiteStep::AddSsds { pool, ssds: new, allow_same_disk: wanted.allow_same_disk, line },
+                ));
             }
             let (fewest, why) = match current.kind {
                 PoolKind::Read => (1, "a pool has at least one SSD"),
@@ -342,7 +371,10 @@ impl Planner<'_> {
             }
             if !new.is_empty() {
                 let (pool, line) = (name.clone(), wanted.line_of("spares"));
-                self.steps.push((StepOrder::Pools, SiteStep::AddSpares { pool, spares: new, line }));
+                self.steps.push((
+                    StepOrder::Pools,
+                    SiteStep::AddSpares { pool, spares: new, allow_same_disk: wanted.allow_same_disk, line },
+                ));
             }
         }
     }

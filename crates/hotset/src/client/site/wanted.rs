@@ -7,6 +7,7 @@ use hotset_api::{IoType, PoolKind};
 use hotset_cache::config::{self, BlockBytes, PoolName, VolumeName};
 
 use super::file::{Mistake, SiteFile, SiteKey, SiteTable, SiteValue};
+use crate::args::MemoryCacheSize;
 use crate::settings::{self, PoolSetting, VolumeSetting};
 use crate::size::Size;
 use crate::words;
@@ -22,6 +23,8 @@ pub(super) struct PoolWanted {
     pub(super) checksums: Option<bool>,
     pub(super) ssds: Option<Vec<String>>,
     pub(super) spares: Option<Vec<String>>,
+    /// Its SSDs may share a physical disk.
+    pub(super) allow_same_disk: bool,
     /// As they are written: key and value.
     pub(super) settings: Vec<(String, String)>,
     pub(super) lines: BTreeMap<String, usize>,
@@ -42,6 +45,7 @@ pub(super) struct VolumeWanted {
 
 #[derive(Debug, Default)]
 pub(super) struct WantedSite {
+    pub(super) memory_cache: Option<MemoryCacheSize>,
     pub(super) pools: Vec<PoolWanted>,
     pub(super) volumes: Vec<VolumeWanted>,
 }
@@ -56,6 +60,7 @@ impl WantedSite {
         let (mut wanted, mut wrong) = (Self::default(), Vec::new());
         file.pools.into_iter().for_each(|entry| wanted.pools.push(pool(entry, &mut wrong)));
         file.volumes.into_iter().for_each(|entry| wanted.volumes.push(volume(entry, &mut wrong)));
+        wanted.memory_cache = file.memory_cache.and_then(|entry| memory_cache(entry, &mut wrong));
         wanted.check_uses(identity, &mut wrong);
         wrong.sort_by_key(|wrong| wrong.line);
         if wrong.is_empty() { Ok(wanted) } else { Err(wrong) }
@@ -114,23 +119,102 @@ fn pool(entry: SiteTable, wrong: &mut Vec<Mistake>) -> PoolWanted {
     pool
 }
 
+/// Takes what a key says into what is wanted.
+type Take<T> = fn(&mut T, &SiteKey) -> Result<(), String>;
+
+/// What a pool is made with, beside the keys of `pool set`.
+pub(super) const KEYS_OF_POOL: &[(&str, Take<PoolWanted>)] = &[
+    ("type", |pool, key| {
+        pool.kind = Some(words::pool_kind(settings::word::<config::PoolKind>(text(key)?)?));
+        Ok(())
+    }),
+    ("block-size", |pool, key| {
+        pool.block_size_bytes = Some(block_size(text(key)?)?);
+        Ok(())
+    }),
+    ("checksums", |pool, key| {
+        pool.checksums = Some(settings::on_or_off(text(key)?)?);
+        Ok(())
+    }),
+    ("ssds", |pool, key| {
+        pool.ssds = Some(paths(key)?);
+        Ok(())
+    }),
+    ("spares", |pool, key| {
+        pool.spares = Some(paths(key)?);
+        Ok(())
+    }),
+    ("allow-same-disk", |pool, key| {
+        pool.allow_same_disk = settings::on_or_off(text(key)?)?;
+        Ok(())
+    }),
+];
+
+/// What a volume is made with, beside the keys of `volume set`.
+pub(super) const KEYS_OF_VOLUME: &[(&str, Take<VolumeWanted>)] = &[
+    ("backing", |volume, key| {
+        volume.backing = Some(from_the_root(text(key)?)?);
+        Ok(())
+    }),
+    ("pool", |volume, key| {
+        volume.pool = Some(settings::word::<PoolName>(text(key)?)?.to_string());
+        Ok(())
+    }),
+    ("block", |volume, key| {
+        let block = text(key)?;
+        let allowed = [("512", 512), ("4096", 4096)].into_iter().find(|(word, _)| *word == block);
+        volume.block = Some(allowed.ok_or_else(|| format!("{block:?}: it is 512 or 4096"))?.1);
+        Ok(())
+    }),
+    ("read-only", |volume, key| {
+        volume.read_only = Some(settings::on_or_off(text(key)?)?);
+        Ok(())
+    }),
+];
+
+fn known<T>(keys: &[(&str, Take<T>)], key: &SiteKey) -> Option<Take<T>> {
+    keys.iter().find(|(name, _)| *name == key.name).map(|(_, take)| *take)
+}
+
 fn key_of_pool(pool: &mut PoolWanted, key: &SiteKey) -> Result<(), String> {
-    match key.name.as_str() {
-        "type" => pool.kind = Some(words::pool_kind(settings::word::<config::PoolKind>(text(key)?)?)),
-        "block-size" => pool.block_size_bytes = Some(block_size(text(key)?)?),
-        "checksums" => pool.checksums = Some(settings::on_or_off(text(key)?)?),
-        "ssds" => pool.ssds = Some(paths(key)?),
-        "spares" => pool.spares = Some(paths(key)?),
-        name => {
-            let value = text(key)?;
-            format!("{name}={value}").parse::<PoolSetting>()?;
-            if name == "io-type" {
-                pool.io_type = Some(words::io_type(settings::word::<config::IoType>(value)?));
+    if let Some(take) = known(KEYS_OF_POOL, key) {
+        return take(pool, key);
+    }
+    let (name, value) = (key.name.as_str(), text(key)?);
+    format!("{name}={value}").parse::<PoolSetting>()?;
+    if name == "io-type" {
+        pool.io_type = Some(words::io_type(settings::word::<config::IoType>(value)?));
+    }
+    pool.settings.push((name.to_owned(), value.to_owned()));
+    Ok(())
+}
+
+fn key_of_volume(volume: &mut VolumeWanted, key: &SiteKey) -> Result<(), String> {
+    if let Some(take) = known(KEYS_OF_VOLUME, key) {
+        return take(volume, key);
+    }
+    let (name, value) = (key.name.as_str(), text(key)?);
+    format!("{name}={value}").parse::<VolumeSetting>()?;
+    volume.settings.push((name.to_owned(), value.to_owned()));
+    Ok(())
+}
+
+/// `None`: nothing is said of it, or something wrong.
+fn memory_cache(entry: SiteTable, wrong: &mut Vec<Mistake>) -> Option<MemoryCacheSize> {
+    let mut wanted = None;
+    for key in entry.keys {
+        let size = match key.name.as_str() {
+            "size" => text(&key).and_then(str::parse),
+            _ => Err("the memory cache has no such key; it has size".to_owned()),
+        };
+        match size {
+            Ok(size) => wanted = Some(size),
+            Err(message) => {
+                wrong.push(Mistake::new(key.line, format!("{} of the memory cache: {message}", key.name)));
             }
-            pool.settings.push((name.to_owned(), value.to_owned()));
         }
     }
-    Ok(())
+    wanted
 }
 
 fn volume(entry: SiteTable, wrong: &mut Vec<Mistake>) -> VolumeWanted {
@@ -146,28 +230,6 @@ fn volume(entry: SiteTable, wrong: &mut Vec<Mistake>) -> VolumeWanted {
         }
     }
     volume
-}
-
-fn key_of_volume(volume: &mut VolumeWanted, key: &SiteKey) -> Result<(), String> {
-    match key.name.as_str() {
-        "backing" => volume.backing = Some(from_the_root(text(key)?)?),
-        "pool" => {
-            let name: PoolName = settings::word(text(key)?)?;
-            volume.pool = Some(name.to_string());
-        }
-        "block" => {
-            let block = text(key)?;
-            let allowed = [("512", 512), ("4096", 4096)].into_iter().find(|(word, _)| *word == block);
-            volume.block = Some(allowed.ok_or_else(|| format!("{block:?}: it is 512 or 4096"))?.1);
-        }
-        "read-only" => volume.read_only = Some(settings::on_or_off(text(key)?)?),
-        name => {
-            let value = text(key)?;
-            format!("{name}={value}").parse::<VolumeSetting>()?;
-            volume.settings.push((name.to_owned(), value.to_owned()));
-        }
-    }
-    Ok(())
 }
 
 fn text(key: &SiteKey) -> Result<&str, String> {
@@ -222,7 +284,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_is_told_with_line_and_key() {
-        let text = "[pool.fast]\ntype = \"raid\"\npolicy = \"mru\"\nssds = \"/a\"\ncolour = 1\n[volume.v]\nbacking = \"disk\"\nblock = 1024\n[volume.\".w\"]\nmode = [\"a\"]\n";
+        let text = "[pool.fast]\ntype = \"raid\"\npolicy = \"mru\"\nssds = \"/a\"\ncolour = 1\n[volume.v]\nbacking = \"disk\"\nblock = 1024\n[volume.\".w\"]\nmode = [\"a\"]\n[memory-cache]\nsize = \"much\"\ncolour = 1\n";
         let wrong = parse(text).expect_err("nearly all of it is wrong");
         let told: Vec<(usize, &str)> = wrong.iter().map(|wrong| (wrong.line, wrong.message.as_str())).collect();
         for (line, parts) in [
@@ -234,6 +296,8 @@ mod tests {
             (8, ["block of volume v", "512 or 4096"]),
             (9, ["volume .w", "dot"]),
             (10, ["mode of volume .w", "not a list"]),
+            (12, ["size of the memory cache", "much"]),
+            (13, ["colour of the memory cache", "it has size"]),
         ] {
             let message = told.iter().find(|(at, _)| *at == line).unwrap_or_else(|| panic!("line {line}: {told:?}")).1;
             parts.iter().for_each(|part| assert!(message.contains(part), "{message}"));

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use futures_util::future::poll_immediate;
 use hotset_api::{
-    ApiError, ApiErrorKind, ChangePlan, ConditionKind, OperationKind, SsdsAdd, SsdsRemove, Subject, SubjectKind,
+    ApiError, ApiErrorKind, ChangePlan, ConditionKind, MemoryPlan, OperationKind, SsdsAdd, SsdsRemove, Subject,
+    SubjectKind,
 };
 use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus, Removed};
 use tokio::sync::oneshot;
 
 use super::create::{
-    Creation, any_sparse, check_distinct, check_memory, check_sizes, check_unsigned, sizes_with_spares, without,
+    Creation, any_sparse, check_distinct, check_memory, check_sizes, check_unsigned, memory_in_use, sizes_with_spares,
+    without,
 };
 use super::operations::{Begin, Begun, Cancel, Operations, WaitsFor, carry_on};
 use crate::daemon::blocking::blocking;
@@ -47,6 +49,8 @@ struct Checked {
     candidates: Vec<Candidate>,
     /// What is to be known of the disks that the pool would lie on.
     warnings: Vec<String>,
+    /// `None`: what is wrong with them is said by the engine.
+    memory: Option<MemoryPlan>,
 }
 
 /// Changes which SSDs and spares pools have.
@@ -61,8 +65,8 @@ pub(crate) struct Members {
 impl Members {
     /// What would be refused is refused; nothing is changed.
     pub(crate) async fn plan_ssds(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<ChangePlan, ApiError> {
-        let Checked { warnings, .. } = self.check_add(name, add, place).await?;
-        Ok(ChangePlan { warnings })
+        let Checked { warnings, memory, .. } = self.check_add(name, add, place).await?;
+        Ok(ChangePlan { warnings, memory })
     }
 
     pub(crate) async fn add_ssds(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<bool, ApiError> {
@@ -83,7 +87,7 @@ impl Members {
         let name = pool.as_str();
         let what = format!("pool {name}: adding SSDs to it");
         let mut is_filled = false;
-        let (_one_at_a_time, Checked { candidates, warnings }) = loop {
+        let (_one_at_a_time, Checked { candidates, warnings, .. }) = loop {
             let lock = self.operations.wait_for_others(begun, &what, &self.records.change).await?;
             let checked = self.check_add(name, add, place).await?;
             self.operations.is_possible(begun.id);
@@ -139,9 +143,9 @@ impl Members {
         if !add.force {
             check_unsigned(candidates.iter().filter(|candidate| !own(candidate)))?;
         }
-        self.check_memory_with(now, &candidates, &snapshot)?;
+        let memory = self.check_memory_with(now, &candidates, &snapshot)?;
         let warnings = self.check_disks_with(now, &candidates, add.allow_same_disk).await?;
-        Ok(Checked { candidates, warnings })
+        Ok(Checked { candidates, warnings, memory })
     }
 
     /// The tables grow with the SSDs. A spare counts like an SSD from the beginning: when it takes over nobody is asked.
@@ -150,13 +154,16 @@ impl Members {
         now: &PoolStatus,
         candidates: &[Candidate],
         snapshot: &Snapshot,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<MemoryPlan>, ApiError> {
         let spec = PoolSpec { name: now.name.clone(), kind: now.kind, settings: now.settings };
         let mut sizes = sizes_with_spares(now);
         sizes.extend(candidates.iter().map(|candidate| candidate.size_bytes));
         // What else may be wrong with them is said by the engine.
-        let Ok(plan) = self.creation.plan_of(&spec, &sizes, &without(now, snapshot)) else { return Ok(()) };
-        check_memory(&plan)
+        let Ok(plan) = self.creation.plan_of(&spec, &sizes, &without(now, snapshot)) else { return Ok(None) };
+        check_memory(&plan)?;
+        let in_use_bytes = memory_in_use(snapshot);
+        let more_bytes = (plan.memory_in_use_bytes + plan.memory_bytes).saturating_sub(in_use_bytes);
+        Ok(Some(MemoryPlan { more_bytes, in_use_bytes, limit_bytes: plan.memory_limit_bytes }))
     }
 
     /// What is to be known of the disks that the pool would lie on.

@@ -48,7 +48,7 @@ impl Pools {
     /// What would be refused is refused; nothing is changed.
     pub(crate) async fn plan_settings(&self, name: &str, set: PoolSet) -> Result<ChangePlan, ApiError> {
         let PlannedSettings { warnings, .. } = self.planned_settings(&pool_name(name)?, set).await?;
-        Ok(ChangePlan { warnings })
+        Ok(ChangePlan { warnings, ..ChangePlan::default() })
     }
 
     async fn planned_settings(&self, pool: &PoolName, set: PoolSet) -> Result<PlannedSettings, ApiError> {

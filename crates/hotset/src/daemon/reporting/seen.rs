@@ -167,6 +167,7 @@ mod tests {
             path: path.to_owned(),
             uuid: String::new(),
             size_bytes: 0,
+            disk: String::new(),
             online: true,
             state,
             evacuation: None,

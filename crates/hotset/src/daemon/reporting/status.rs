@@ -426,7 +426,7 @@ fn switch_reason(switch: PolicySwitch) -> String {
 }
 
 /// A pool of which only the settings are known.
-pub(super) fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
+pub(crate) fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
     Pool {
         name: String::new(),
         uuid: String::new(),
@@ -511,6 +511,7 @@ fn ssd(status: &SsdStatus) -> Ssd {
         path: status.path.clone(),
         uuid: uuid(status.uuid),
         size_bytes: status.size_bytes,
+        disk: status.disk.clone(),
         online: status.online,
         state: conditions::ssd_state(ssd_facts(status)),
         evacuation: status.evacuation.map(|evacuation| {
@@ -537,6 +538,7 @@ fn offline_pool(offline: &OfflinePool, converting: bool) -> Pool {
         path: is.path,
         uuid: ssd.uuid.clone(),
         size_bytes: 0,
+        disk: String::new(),
         online: false,
         evacuation: None,
         state: is.state,
