@@ -38,7 +38,7 @@ pub mod state {
 
 pub use attachments::evidence::BackingEvidence;
 pub use clean::SlotCopy;
-pub use date::date_and_time;
+pub use date::{DateTime, date_and_time};
 pub use error::{Error, ErrorKind, Remedy};
 pub use format::layout::STATE_BYTES;
 pub use format::{Corrupt, FORMAT_VERSION, Newer, Unusable};

@@ -13,6 +13,7 @@ use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolName, V
 use crate::client::Address;
 use crate::endpoint::Endpoint;
 use crate::settings::{self, PoolSetting, VolumeSetting};
+use crate::since::Since;
 use crate::size::{Endurance, Size};
 
 /// Hotset, an SSD cache for slow block storage: `hotset serve` is the daemon, the other verbs talk to it.
@@ -80,7 +81,7 @@ impl FromStr for OutputFormat {
             columns => {
                 let names: Vec<String> = columns.split(',').map(str::to_owned).collect();
                 let is_name = |name: &String| {
-                    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-/".contains(c))
+                    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-/_".contains(c))
                 };
                 let wrong = || format!("{text:?}: it is text, json, or names of columns, as name,size");
                 if names.iter().all(is_name) { Ok(Self::Columns(names)) } else { Err(wrong()) }
@@ -716,7 +717,7 @@ pub(crate) struct StatusArguments {
     pub(crate) check: bool,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct StatsArguments {
     /// A volume: that one only. A number: rates, every so many seconds. Another number: so many times, and then the end
     #[arg(value_name = "VOLUME|INTERVAL|COUNT", num_args = 0..=3, value_parser = StatsWord::from_str)]
@@ -778,8 +779,9 @@ pub(crate) struct EventsArguments {
     /// Only events after the one with this number
     #[arg(long, value_name = "ID")]
     pub(crate) after: Option<u64>,
-    /// Only events since then: so long ago, as 90s, 10m, 2h or 7d, or a time, as 2026-11-26 or 2026-11-26T12:00
-    #[arg(long, value_name = "TIME", value_parser = Since::from_str)]
+    /// Only events since then: so long ago, as 90s, 10m, 2h or 7d, or a time of this machine's zone, as 2026-11-26, "2026-11-26 12:00",
+    /// 12:00, today or yesterday. Z behind a time, as events show it, means UTC, +01:00 that zone
+    #[arg(long, value_name = "TIME", value_parser = Since::from_str, allow_hyphen_values = true)]
     pub(crate) since: Option<Since>,
     /// Only events that are at least so severe
     #[arg(long, value_enum)]
@@ -790,40 +792,6 @@ pub(crate) struct EventsArguments {
     /// Only events of this pool, volume or SSD, or of one of these kinds: daemon, pool, volume, ssd
     #[arg(long, value_name = "NAME")]
     pub(crate) subject: Option<String>,
-}
-
-/// From when on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Since {
-    SecondsAgo(u64),
-    /// The beginning of a date and a time, as events show it.
-    Time(String),
-}
-
-impl FromStr for Since {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("{text:?}: it is so long ago, as 90s, 10m, 2h or 7d, or a time, as 2026-11-26 or 2026-11-26T12:00")
-        };
-        let form = "dddd-dd-ddTdd:dd:ddZ";
-        let is_time = text.len() >= "dddd-dd-dd".len()
-            && text.len() <= form.len()
-            && text.chars().zip(form.chars()).all(|(c, form)| if form == 'd' { c.is_ascii_digit() } else { c == form });
-        if is_time {
-            return Ok(Self::Time(text.to_owned()));
-        }
-        let unit_s = match text.chars().last() {
-            Some('s') => 1,
-            Some('m') => 60,
-            Some('h') => 3600,
-            Some('d') => 24 * 3600,
-            Some(_) | None => return Err(wrong()),
-        };
-        let count: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
-        count.checked_mul(unit_s).map(Self::SecondsAgo).ok_or_else(wrong)
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -1079,6 +1047,8 @@ mod tests {
             "hotset events --follow --after 7",
             "hotset events --since 2h --severity warning --last 20 --subject fast",
             "hotset events --since 2026-11-26T12:00",
+            "hotset events --since -2h",
+            "hotset events --since yesterday --follow",
             "hotset pool list -o pool,used --sort=-used --no-headings --bytes",
             "hotset stats v 5 3",
             "hotset stats 5",
@@ -1142,7 +1112,7 @@ mod tests {
             ("hotset whatif t --cutoff never", "or off"),
             ("hotset frobnicate", "frobnicate"),
             ("hotset pool list -o name,", "names of columns"),
-            ("hotset events --since yesterday", "90s, 10m, 2h or 7d"),
+            ("hotset events --since soon", "90s, 10m, 2h or 7d"),
             ("hotset events --severity loud", "warning"),
             ("hotset stats 0", "1 to 86400"),
         ] {

@@ -19,11 +19,13 @@ mod predecessor;
 mod recover;
 mod running_time;
 mod settings;
+mod since;
 mod size;
 mod spelled;
 mod state_file;
 mod trace;
 mod udev;
+mod usage;
 mod whatif;
 mod words;
 
@@ -32,13 +34,13 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use clap::Parser;
 use clap::error::ContextValue;
-use clap::{CommandFactory, Parser};
 use clap_complete::CompleteEnv;
 use hotset_api::{ApiError, ApiErrorKind};
 use utoipa::OpenApi;
 
-use args::{Arguments, ConfigVerb, ImageVerb, Output, OutputFormat, PoolVerb, TokenVerb, Verb, VolumeVerb};
+use args::{Arguments, ConfigVerb, ImageVerb, Output, OutputFormat, Verb};
 use client::{Address, Answers, ApiDoor, Client, Credentials};
 use endpoint::Endpoint;
 use escape::{escaped, escaped_lines};
@@ -73,12 +75,13 @@ fn begin() -> ExitCode {
     CompleteEnv::with_factory(complete::command).complete();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return usage(error),
+        Err(error) => return wrong_words(error),
     };
-    if let Err(error) = check_format(&arguments) {
-        return usage(error);
-    }
     let (output, _) = form(&arguments.output);
+    if let Err(error) = usage::check(&arguments) {
+        report(output, &error);
+        return ExitCode::from(usage::WRONG_USAGE);
+    }
     // A health check that cannot be made has found a failure.
     let checks = matches!(&arguments.verb, Verb::Status(status) if status.check);
     let failed = if checks { ExitCode::from(2) } else { ExitCode::FAILURE };
@@ -92,7 +95,7 @@ fn begin() -> ExitCode {
 }
 
 /// Prints help, the version, or what is wrong with the command line; the latter as JSON if that was asked for.
-fn usage(error: clap::Error) -> ExitCode {
+fn wrong_words(error: clap::Error) -> ExitCode {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let error = shown(error);
     let json = words.windows(2).any(|pair| ["-o", "--output"].contains(&pair[0].as_str()) && pair[1] == "json")
@@ -205,46 +208,6 @@ fn form(format: &OutputFormat) -> (Output, Vec<String>) {
     }
 }
 
-/// Columns are for verbs that print a list.
-fn check_format(arguments: &Arguments) -> Result<(), clap::Error> {
-    match &arguments.output {
-        OutputFormat::Columns(columns) if !prints_a_list(&arguments.verb) => {
-            let message = format!("-o {}: this verb prints no list: it is text or json", escaped(&columns.join(",")));
-            Err(Arguments::command().error(clap::error::ErrorKind::InvalidValue, message))
-        }
-        OutputFormat::Text | OutputFormat::Json | OutputFormat::Columns(_) => Ok(()),
-    }
-}
-
-fn prints_a_list(verb: &Verb) -> bool {
-    match verb {
-        Verb::Pool(verb) => matches!(verb, PoolVerb::List(_)),
-        Verb::Volume(verb) => matches!(verb, VolumeVerb::List(_)),
-        Verb::Token(verb) => matches!(verb, TokenVerb::List(_)),
-        Verb::Operations(operations) => operations.verb.is_none(),
-        Verb::Stats(_) => true,
-        Verb::Serve(_)
-        | Verb::MemoryCache(_)
-        | Verb::Status(_)
-        | Verb::Top(_)
-        | Verb::Events(_)
-        | Verb::Notify(_)
-        | Verb::Trace(_)
-        | Verb::Advise(_)
-        | Verb::WhatIf(_)
-        | Verb::UdevRules
-        | Verb::Image(_)
-        | Verb::Recover(_)
-        | Verb::Demo(_)
-        | Verb::Export
-        | Verb::Apply(_)
-        | Verb::Config(_)
-        | Verb::Completions { .. }
-        | Verb::Man { .. }
-        | Verb::Openapi => false,
-    }
-}
-
 /// The daemon that a client verb talks to. What the command line leaves out may stand in the environment; not so for the
 /// daemon, which listens where its own configuration says.
 fn client(
@@ -253,14 +216,10 @@ fn client(
     token_file: Option<PathBuf>,
     answers: Answers,
 ) -> Result<Client, ApiError> {
-    let mut addresses = api.into_iter();
-    let address = match addresses.next() {
+    let address = match api.into_iter().next() {
         Some(address) => address,
         None => address_of_environment()?,
     };
-    if addresses.next().is_some() {
-        return Err(ApiError::new(ApiErrorKind::Invalid, "this verb talks to one daemon: give --api once"));
-    }
     let file = |given: Option<PathBuf>, name| given.or_else(|| std::env::var_os(name).map(PathBuf::from));
     let (api_ca, token_file) = (file(api_ca, "HOTSET_API_CA"), file(token_file, "HOTSET_TOKEN_FILE"));
     // Not an argument: those can be read by every user of the machine.

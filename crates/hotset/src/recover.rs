@@ -333,12 +333,19 @@ fn advice(recovery: &Recovery) -> Option<String> {
     })
 }
 
+/// Whether a volume is named twice.
+pub(crate) fn check_named_once(RecoverArguments { backing: backings, .. }: &RecoverArguments) -> Result<(), ApiError> {
+    let is_named_before = |(index, backing): &(usize, &BackingOf)| {
+        backings[..*index].iter().any(|before| before.volume == backing.volume)
+    };
+    backings.iter().enumerate().find(is_named_before).map_or(Ok(()), |(_, backing)| {
+        let message = format!("--backing {}=PATH is given twice", backing.volume);
+        Err(ApiError::new(ApiErrorKind::Invalid, message))
+    })
+}
+
 fn check_backings(report: &Report, backings: &[BackingOf]) -> Result<(), ApiError> {
-    for (index, backing) in backings.iter().enumerate() {
-        if backings[..index].iter().any(|before| before.volume == backing.volume) {
-            let message = format!("--backing {}=PATH is given twice", backing.volume);
-            return Err(ApiError::new(ApiErrorKind::Invalid, message));
-        }
+    for backing in backings {
         if !report.volumes.iter().any(|volume| volume.name == backing.volume) {
             let message = format!("pool {} caches no volume {}", report.pool, backing.volume);
             return Err(ApiError::new(ApiErrorKind::NotFound, message));

@@ -165,7 +165,7 @@ fn a_volume_without_a_cache_is_told_what_one_would_bring_which_is_what_it_brings
     assert!(drawn.contains("Recommended: 8 MiB") && drawn.contains(" * "), "{drawn}");
     let days = daemon.ok("advise v --days");
     assert!(days.contains("READ AGAIN") && days.contains("archived"), "{days}");
-    daemon.refuse("advise v --cutoff off", 1, "is for a trace");
+    daemon.refuse("advise v --cutoff off", 2, "is for a trace");
     daemon.refuse("advise nobody", 1, "no file of this name");
 
     let told = daemon.ok("whatif v --size 4M,8M --window all");

@@ -362,7 +362,7 @@ fn what_cannot_be_read_or_written_keeps_recover_from_nothing_else() {
     let write = format!("{here} --state {} --write --backing v={}", state.display(), other.display());
     let told = daemon.refuse(&write, 1, "volume v is not written to the end");
     assert!(told.contains(&format!("Volume v on {}", other.display())), "{told}");
-    let twice = daemon.refuse(&format!("{write} --backing v=x"), 1, "given twice");
+    let twice = daemon.refuse(&format!("{write} --backing v=x"), 2, "given twice");
     assert!(!twice.contains("written to its"), "{twice}");
     let text = daemon.site.path("text");
     fs::write(&text, "no SSD ".repeat(1000)).expect("it is new");

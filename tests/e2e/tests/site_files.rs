@@ -283,7 +283,7 @@ fn lists_have_the_columns_the_order_and_the_numbers_that_scripts_ask_for() {
     let listed = daemon.ok("volume list -o volume,size,pool --sort=-size --no-headings --bytes");
     assert_eq!(listed, "data   8388608  quick\nplain  4194304  -\n");
     assert!(daemon.ok("pool list -o pool,type").starts_with("POOL   TYPE\nquick  read-write\n"));
-    daemon.refuse("volume list -o colour", 1, "the columns are volume, size");
+    daemon.refuse("volume list -o colour", 2, "the columns are volume, size");
     daemon.refuse("volume show data -o size", 2, "prints no list");
     assert_eq!(daemon.ok("stats data 1 2 -o volume --no-headings"), "data\ndata\n");
     let one = daemon.ok("status quick");

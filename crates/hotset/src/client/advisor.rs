@@ -27,8 +27,8 @@ const SETUP_INTERVAL: Duration = Duration::from_millis(250);
 /// What is recorded for `whatif` takes no more of the temporary directory.
 const WATCHED_BYTES_MAX: u64 = 1 << 30;
 
-/// All volumes, or one.
-pub(crate) fn advise(client: &Client, output: Output, arguments: &AdviseArguments) -> Result<(), ApiError> {
+/// Refuses what only a trace can be asked for.
+pub(crate) fn check_advise(arguments: &AdviseArguments) -> Result<(), ApiError> {
     let of_a_trace = [
         ("--block-size", arguments.block_size.is_some()),
         ("--type", arguments.kind.is_some()),
@@ -40,6 +40,11 @@ pub(crate) fn advise(client: &Client, output: Output, arguments: &AdviseArgument
             "{option} is for a trace: a volume is watched with the settings of its pool, or with default ones; see hotset trace record"
         )));
     }
+    Ok(())
+}
+
+/// All volumes, or one.
+pub(crate) fn advise(client: &Client, output: Output, arguments: &AdviseArguments) -> Result<(), ApiError> {
     let window = arguments.window.map_or("week", hotset_api::AdviceWindow::word);
     let endurance =
         arguments.endurance.map_or_else(String::new, |Endurance(bytes)| format!("&endurance_bytes={bytes}"));
@@ -52,11 +57,16 @@ pub(crate) fn advise(client: &Client, output: Output, arguments: &AdviseArgument
     print(output, &advice, |advice| text(advice, arguments.days))
 }
 
-/// Other sizes of a volume's pool, as far as they are known.
-pub(crate) fn whatif(client: &Client, output: Output, arguments: &WhatIfArguments) -> Result<(), ApiError> {
+/// The same of `whatif`.
+pub(crate) fn check_whatif(arguments: &WhatIfArguments) -> Result<(), ApiError> {
     if arguments.exact || arguments.cutoff.is_some() {
         return Err(invalid("--exact and --cutoff are for a trace, or for --seconds".to_owned()));
     }
+    Ok(())
+}
+
+/// Other sizes of a volume's pool, as far as they are known.
+pub(crate) fn whatif(client: &Client, output: Output, arguments: &WhatIfArguments) -> Result<(), ApiError> {
     let name = &arguments.source;
     let window = arguments.window.map_or("week", hotset_api::AdviceWindow::word);
     let sizes = if arguments.size.is_empty() {

@@ -6,7 +6,8 @@ use hotset_api::{ApiError, Event, EventList, Severity};
 
 use super::http::Client;
 use super::print::{Audience, json_line, print, write_more};
-use crate::args::{EventsArguments, Output, Since};
+use crate::args::{EventsArguments, Output};
+use crate::since::Since;
 use hotset_cache::date_and_time;
 
 /// How often a follower asks.
@@ -63,7 +64,7 @@ fn first(client: &Client, arguments: &EventsArguments, everything: bool) -> Resu
 
 /// Which events are wanted.
 struct EventFilter {
-    since: Option<String>,
+    since_s: Option<u64>,
     severity: Severity,
     subject: Option<String>,
     last: bool,
@@ -71,16 +72,13 @@ struct EventFilter {
 
 impl EventFilter {
     fn of(arguments: &EventsArguments) -> Self {
-        let since = arguments.since.as_ref().map(|since| match since {
-            Since::Time(time) => time.clone(),
-            Since::SecondsAgo(seconds) => date_and_time(now_s().saturating_sub(*seconds)),
-        });
+        let since_s = arguments.since.map(|Since(seconds)| seconds);
         let severity = arguments.severity.map_or(Severity::Info, Severity::from);
-        Self { since, severity, subject: arguments.subject.clone(), last: arguments.last.is_some() }
+        Self { since_s, severity, subject: arguments.subject.clone(), last: arguments.last.is_some() }
     }
 
     fn is_everything(&self) -> bool {
-        self.since.is_none() && self.severity == Severity::Info && self.subject.is_none() && !self.last
+        self.since_s.is_none() && self.severity == Severity::Info && self.subject.is_none() && !self.last
     }
 
     fn has(&self, event: &Event) -> bool {
@@ -90,15 +88,10 @@ impl EventFilter {
                 || *wanted == event.subject.to_string()
                 || event.pool.as_ref() == Some(wanted)
         };
-        // Times are written so that their order is that of their text.
-        self.since.as_ref().is_none_or(|since| date_and_time(event.at_unix_ms / 1000) >= *since)
+        self.since_s.is_none_or(|since_s| event.at_unix_ms / 1000 >= since_s)
             && event.severity >= self.severity
             && self.subject.as_ref().is_none_or(is_of)
     }
-}
-
-fn now_s() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn lines(events: &[Event]) -> String {
@@ -138,18 +131,14 @@ mod tests {
 
     #[test]
     fn events_are_chosen_by_time_severity_and_subject() {
-        // 2026-11-26T12:00:00Z
-        let event = event(SubjectKind::Ssd, "0f3a", Severity::Warning, 1_795_694_400);
-        let has = |since: Option<&str>, severity, subject: Option<&str>| {
-            let (since, subject) = (since.map(str::to_owned), subject.map(str::to_owned));
-            EventFilter { since, severity, subject, last: false }.has(&event)
+        let at_s = 1_795_694_400;
+        let event = event(SubjectKind::Ssd, "0f3a", Severity::Warning, at_s);
+        let has = |since_s: Option<u64>, severity, subject: Option<&str>| {
+            EventFilter { since_s, severity, subject: subject.map(str::to_owned), last: false }.has(&event)
         };
-        assert!(has(Some("2026-11-26"), Severity::Warning, Some("fast")));
-        assert!(
-            has(Some("2026-11-26T12:00"), Severity::Info, Some("/dev/sdx"))
-                && has(None, Severity::Info, Some("ssd 0f3a"))
-        );
-        assert!(!has(Some("2026-11-26T12:01"), Severity::Info, None) && !has(None, Severity::Error, None));
+        assert!(has(Some(at_s), Severity::Warning, Some("fast")));
+        assert!(has(Some(0), Severity::Info, Some("/dev/sdx")) && has(None, Severity::Info, Some("ssd 0f3a")));
+        assert!(!has(Some(at_s + 1), Severity::Info, None) && !has(None, Severity::Error, None));
         assert!(!has(None, Severity::Info, Some("pool")) && has(None, Severity::Info, Some("ssd")));
     }
 }

@@ -18,12 +18,17 @@ struct Created {
     size_bytes: u64,
 }
 
-pub(crate) fn create(output: Output, path: &Path, Size(size_bytes): Size) -> Result<(), ApiError> {
+/// Whether an SSD may be so large.
+pub(crate) fn check_size(Size(size_bytes): Size) -> Result<(), ApiError> {
     if size_bytes < hotset_cache::config::limits::SSD_BYTES_MIN || !size_bytes.is_multiple_of(4096) {
         let least = human(hotset_cache::config::limits::SSD_BYTES_MIN);
         let message = format!("image of {size_bytes} bytes: an SSD has at least {least}, in whole pages of 4 KiB");
         return Err(ApiError::new(ApiErrorKind::Invalid, message));
     }
+    Ok(())
+}
+
+pub(crate) fn create(output: Output, path: &Path, Size(size_bytes): Size) -> Result<(), ApiError> {
     if lies_in_dev(path) {
         let message = format!("image {}: /dev is memory, gone at the next start; make it elsewhere", path.display());
         return Err(ApiError::new(ApiErrorKind::Invalid, message));

@@ -82,7 +82,7 @@ fn amounts(operation: &Operation) -> String {
     )
 }
 
-const COLUMNS: &[Column<Operation>] = &[
+pub(super) const COLUMNS: &[Column<Operation>] = &[
     Column::new(">ID", |operation| Cell::Count(operation.id)),
     Column::new("OPERATION", |operation| Cell::Text(operation.kind.word().to_owned())),
     Column::new("SUBJECT", |operation| Cell::Text(operation.subject.to_string())),

@@ -277,7 +277,7 @@ fn dirty_capacity(plan: &PoolPlan) -> String {
     }
 }
 
-const COLUMNS: &[Column<Pool>] = &[
+pub(super) const COLUMNS: &[Column<Pool>] = &[
     Column::new("POOL", |pool| Cell::Text(pool.name.clone())),
     Column::new("TYPE", |pool| Cell::Text(words::engine_pool_kind(pool.kind).to_string())),
     Column::new("STATE", |pool| Cell::Text(pool.state.word().to_owned())),

@@ -67,6 +67,19 @@ impl StatsAsked {
     }
 }
 
+/// Whether its words go together.
+pub(crate) fn check(arguments: &StatsArguments) -> Result<(), ApiError> {
+    StatsAsked::of(arguments.clone(), Vec::new()).map(drop)
+}
+
+/// The columns are those of rates, where rates are asked for.
+pub(super) fn check_list(arguments: &StatsArguments, listing: &Listing) -> Result<(), ApiError> {
+    match StatsAsked::of(arguments.clone(), Vec::new())?.interval_s {
+        Some(_) => listing.check(RATES),
+        None => listing.check(&[COUNTERS, EACH_COUNTER].concat()),
+    }
+}
+
 pub(crate) fn run(
     client: &Client,
     output: Output,

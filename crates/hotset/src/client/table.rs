@@ -147,6 +147,13 @@ impl Listing {
         self.columns.is_empty() && !self.table.no_headings
     }
 
+    /// # Errors
+    /// A column is asked for that there is not.
+    pub(super) fn check<T>(&self, columns: &[Column<T>]) -> Result<(), ApiError> {
+        let sort = self.table.sort.as_deref().map(column_of);
+        self.columns.iter().map(String::as_str).chain(sort).try_for_each(|name| find(columns, name).map(drop))
+    }
+
     /// `none` is said where there are no rows.
     ///
     /// # Errors
@@ -158,7 +165,7 @@ impl Listing {
         };
         let mut ordered: Vec<&T> = rows.iter().collect();
         if let Some(sort) = &self.table.sort {
-            let column = find(columns, sort.trim_start_matches('-'))?;
+            let column = find(columns, column_of(sort))?;
             ordered.sort_by(|one, other| (column.cell)(one).compare(&(column.cell)(other)));
             if sort.starts_with('-') {
                 ordered.reverse();
@@ -176,6 +183,11 @@ impl Listing {
         }
         Ok(table.render())
     }
+}
+
+/// What `--sort` names, in whichever order.
+fn column_of(sort: &str) -> &str {
+    sort.trim_start_matches('-')
 }
 
 fn find<'a, T>(columns: &'a [Column<T>], name: &str) -> Result<&'a Column<T>, ApiError> {

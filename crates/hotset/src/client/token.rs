@@ -37,7 +37,7 @@ pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: T
     }
 }
 
-const COLUMNS: &[Column<Token>] = &[
+pub(super) const COLUMNS: &[Column<Token>] = &[
     Column::new("TOKEN", |token| Cell::Text(token.name.clone())),
     Column::new("ROLE", |token| Cell::Text(token.role.word().to_owned())),
     Column::new("CREATED", |token| Cell::Text(date_and_time(token.created_unix_ms / 1000))),

@@ -207,7 +207,7 @@ fn print_change(output: Output, change: &VolumeChange, done: &str) -> Result<(),
     })
 }
 
-const COLUMNS: &[Column<Volume>] = &[
+pub(super) const COLUMNS: &[Column<Volume>] = &[
     Column::new("VOLUME", |volume| Cell::Text(volume.name.clone())),
     Column::new(">SIZE", |volume| Cell::Bytes(volume.size_bytes)),
     Column::new("STATE", |volume| Cell::Text(volume.state.word().to_owned())),

@@ -16,7 +16,7 @@ use super::http::ApiTls;
 use super::register::ConditionRegister;
 use crate::clock::unix_ms;
 use crate::given_file::{self, UnusableFile};
-use hotset_cache::date_and_time;
+use hotset_cache::{DateTime, date_and_time};
 
 /// How long before its end a certificate is told of: 30 days.
 const TOLD_BEFORE_S: u64 = 30 * 24 * 3600;
@@ -154,15 +154,7 @@ fn seconds_of(tag: u8, time: &[u8]) -> Option<u64> {
     let part = |at: usize| rest.get(at..at + 2)?.parse::<u64>().ok();
     let (month, day) = (part(0)?, part(2)?);
     let (hour, minute, second) = (part(4)?, part(6)?, part(8)?);
-    if !(1..=12).contains(&month) || year < 1970 {
-        return None;
-    }
-    // Days from March on, as `date_and_time` has it, the other way round.
-    let shifted_year = if month <= 2 { year - 1 } else { year };
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    let days = shifted_year * 365 + shifted_year / 4 - shifted_year / 100 + shifted_year / 400 + day_of_year;
-    Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)
+    DateTime { year, month, day, hour, minute, second }.unix_seconds()
 }
 
 /// How hosts are met with what these files hold. Blocks, for a limited time.

@@ -17,7 +17,7 @@ const REFERENCES: &str = "SEE ALSO";
 
 /// Of nearly every verb.
 const EXIT_STATUS: &str = "0 :: Done.\n1 :: It failed, or was refused; standard error says why, and what to do.\n2 :: The \
-    command line is wrong.";
+    command line is wrong: an option, a value, a column, or what does not go together; nothing was done.";
 
 /// Of each verb that asks the daemon.
 const FILES: &str = "`/var/lib/hotset/api.sock` :: The daemon of this machine is asked here, where `--api` and `HOTSET_API` name no \

@@ -37,10 +37,15 @@ pub(crate) fn is_trace(source: &str) -> bool {
     source.parse::<VolumeName>().is_err() || Path::new(source).is_file()
 }
 
-pub(crate) fn run(output: Output, arguments: &WhatIfArguments) -> Result<(), ApiError> {
+/// Refuses what no trace can be asked for.
+pub(crate) fn check_of_trace(arguments: &WhatIfArguments) -> Result<(), ApiError> {
     if arguments.seconds.is_some() {
         return Err(invalid("--seconds is for a volume: a trace is as long as it is".to_owned()));
     }
+    check(arguments)
+}
+
+pub(crate) fn run(output: Output, arguments: &WhatIfArguments) -> Result<(), ApiError> {
     let (path, called) = (Path::new(&arguments.source), arguments.source.as_str());
     try_requests(output, &Requests { path, called, watched: None, ended_early: None }, arguments)
 }
