@@ -316,12 +316,16 @@ impl<E: Env> Survey<E> {
                 .collect();
             let unread: String = unread().map(|(_, error)| format!("; {error}")).collect();
             let reasons = self.reasons_of(missing.iter().copied()) + &unread;
-            let or_state = if self.state_knows { "" } else { ", or the state directory" };
+            let state = (!self.state_knows).then_some("the state directory");
+            let wanted = match (paths.join(", "), state) {
+                (ssds, None) => format!("{ssds} as they were"),
+                (ssds, Some(state)) if ssds.is_empty() => format!("{state} as it was"),
+                (ssds, Some(state)) => format!("{ssds} as they were, or {state}"),
+            };
             let message = format!(
                 "pool {}: only {present} of its {all} members are there and can be read, which cannot prove its newest state: bring back \
-                 {} as they were{or_state}{reasons}",
-                members.name,
-                paths.join(", ")
+                 {wanted}{reasons}",
+                members.name
             );
             return Err(Error::new(ErrorKind::Gone, message));
         }

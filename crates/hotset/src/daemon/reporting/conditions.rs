@@ -77,7 +77,10 @@ pub(crate) fn pool(facts: PoolFacts<'_>) -> StateAndHealth<PoolState, Health> {
             PoolKind::Read => {
                 format!("`hotset pool add-ssd {name} --ssd PATH` gives it SSDs again, and it caches anew")
             }
-            PoolKind::ReadWrite => format!("replace its SSDs, then `hotset pool delete {name}` and make it anew"),
+            PoolKind::ReadWrite => format!(
+                "`hotset pool add-ssd {name} --ssd PATH` gives it SSDs again, and it caches anew; what only those that failed hold is \
+                 there again when they are back as they were"
+            ),
         };
         let reason = first(facts.said, "no SSD is left");
         return StateAndHealth { state: PoolState::Online, health: health.max(Health::Failed), reason, action };

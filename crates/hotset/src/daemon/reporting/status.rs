@@ -77,7 +77,11 @@ impl Reporting {
         let mut pools: Vec<_> = open.chain(away).collect();
         for pool in &mut pools {
             self.drives.describe_ssds(pool);
-            moved_devices::tell_of_ssds(pool, &offline.moved_devices);
+            // Of one that another machine has, nothing is in use here.
+            let is_elsewhere = |status: &PoolStatus| status.taken_over && status.name.as_str() == pool.name;
+            if !snapshot.pools.iter().any(is_elsewhere) {
+                moved_devices::tell_of_ssds(pool, &offline.moved_devices);
+            }
             seen::blame_ssds(pool, &offline.moved_devices);
             for raised in self.records.register.raised_of(&api::Subject::new(SubjectKind::Pool, pool.name.as_str())) {
                 pool.health = pool.health.max(raised.health);
