@@ -53,7 +53,7 @@ fn a_recorded_trace_tells_what_a_pool_would_have_done() {
     let told = daemon.json(&format!("whatif {} {OPTIONS}", trace.display()));
     assert_eq!((&told["requests"], &told["read_requests"]), (&recorded["requests"], &recorded["requests"]));
     assert_tells_of_the_loop(&told);
-    daemon.refuse(&format!("whatif {} --seconds 2", trace.display()), 1, "--seconds is for a volume");
+    daemon.refuse(&format!("whatif {} --seconds 2", trace.display()), 2, "--seconds is for a volume");
     // Whoever reads the answer, the file is the same.
     let trace = daemon.site.path("for-people.csv.zst");
     let said =
