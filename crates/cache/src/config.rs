@@ -52,6 +52,10 @@ pub mod limits {
     pub const STREAMS: usize = 32;
     /// How long a filled slot stays unpublished at most while the pool is otherwise idle.
     pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
+    /// How often fingerprint pages that were written to are judged again, in a pool of few volumes.
+    pub const SETTLE_INTERVAL: Duration = Duration::from_secs(30);
+    /// How long that may hold up a host that writes to one, at its backing device.
+    pub const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
     /// How long an SSD may take to answer before it is expelled.
     pub const SSD_TIMEOUT: Duration = Duration::from_secs(10);
     /// How often a pool that is open moves the owner mark on its SSDs.

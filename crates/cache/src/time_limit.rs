@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, poll_immediate, select};
 use hotset_block::Env;
 use hotset_block::sync::Promise;
 
@@ -19,6 +19,11 @@ pub(crate) async fn within<E: Env, T>(env: &E, limit: Duration, operation: impl 
 /// What comes to its end however long its caller waits, and whoever cancels that: a flush, of whose failure only the flush itself learns.
 /// `None`: all tasks end.
 pub(crate) async fn apart<E: Env, T: 'static>(env: &E, operation: impl Future<Output = T> + 'static) -> Option<T> {
+    let mut operation = Box::pin(operation);
+    // It begins in this turn, as it would if it were waited for here: what a flush covers is decided when it begins.
+    if let Some(done) = poll_immediate(&mut operation).await {
+        return Some(done);
+    }
     let (promise, ended) = Promise::new();
     env.spawn(async move { promise.set(operation.await) });
     ended.await

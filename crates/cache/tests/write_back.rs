@@ -641,6 +641,33 @@ fn what_was_flushed_for_an_administrator_is_not_written_again_after_a_kill() {
 
 // proves: F8
 #[test]
+fn what_somebody_writes_after_a_kill_where_a_host_had_written_before_is_known() {
+    for is_written in [false, true] {
+        run(async move |env| {
+            let env = env.with_short_sleeps();
+            let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+            let pool = world.create().await;
+            let volume = attached(&world, &pool).await;
+            // As a file system does in its first page when it is mounted.
+            write(&volume, 0, 3).await;
+            assert_eq!(volume.flush_now().await.unwrap(), Flushed::Durable);
+            while pool.backing_evidence(&volume).await.unwrap().unsettled > 0 {
+                env.sleep(Duration::from_secs(10)).await;
+            }
+            std::mem::forget((pool, volume));
+            if is_written {
+                TestDevice::from(world.backing.clone()).write(0, page(9)).await.1.unwrap();
+            }
+            let pool = world.open().await;
+            let found = pool.reattach(&world.volume()).await.unwrap();
+            assert_eq!(matches!(found, Reattached::Dropped { .. }), is_written, "{found:?}");
+            pool.close().await.unwrap();
+        });
+    }
+}
+
+// proves: F8
+#[test]
 fn ssds_on_devices_of_larger_blocks_are_refused_by_name_and_keep_what_they_have() {
     run(async |env| {
         let mut world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);

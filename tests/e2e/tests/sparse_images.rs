@@ -8,7 +8,7 @@ use std::time::Duration;
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::files::MIB;
-use hotset_e2e::tools::{eventually, text};
+use hotset_e2e::tools::{eventually, succeed, text};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -58,7 +58,9 @@ fn while_images_with_holes_are_written_others_go_on_and_it_can_be_cancelled() {
             let newest = operation(&daemon);
             newest["kind"] == kind && newest["total_bytes"] == 64 * MIB
         });
-        daemon.ok(&format!("operations cancel {}", operation(&daemon)["id"]));
+        // Ctrl-C.
+        succeed("kill", &["-INT", &adding.id().to_string()]);
+        eventually("it is told to end", TIMEOUT, || operation(&daemon)["waits_for"] == "its end: it was cancelled");
         faulty.set(Fault::None);
         let ended = adding.wait_with_output().expect("hotset ends");
         assert!(!ended.status.success() && text(&ended).contains("was cancelled"), "{}", text(&ended));

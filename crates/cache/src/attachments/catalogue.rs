@@ -135,6 +135,18 @@ impl<E: Env> Attachments<E> {
         })
         .await
     }
+
+    /// Records that these fingerprint pages have these checksums, and are judged again. One that was recorded meanwhile stays as it is.
+    pub(crate) async fn record_settled(&self, attachment: u64, settled: &[(u64, u64)]) -> Result<(), Error> {
+        self.change_volume(Some(attachment), |volume| {
+            for fingerprint in volume.backing.fingerprints.iter_mut().filter(|fingerprint| fingerprint.unsettled) {
+                if let Some((_, checksum)) = settled.iter().find(|(page, _)| *page == fingerprint.page) {
+                    (fingerprint.checksum, fingerprint.unsettled) = (*checksum, false);
+                }
+            }
+        })
+        .await
+    }
 }
 
 /// # Panics

@@ -83,6 +83,11 @@ pub(crate) fn judged_pages(identity: &BackingIdentity) -> Vec<u64> {
     judged(identity).map(|fingerprint| fingerprint.page).collect()
 }
 
+/// The pages of an identity that are not judged.
+pub(crate) fn unsettled_pages(identity: &BackingIdentity) -> impl Iterator<Item = u64> {
+    identity.fingerprints.iter().filter(|fingerprint| fingerprint.unsettled).map(|fingerprint| fingerprint.page)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

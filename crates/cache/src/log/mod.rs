@@ -375,6 +375,14 @@ impl<E: Env> Log<E> {
         run.lives(&self.state)
     }
 
+    /// Of each page of the run some SSD that is in use has a copy.
+    pub(crate) fn is_on_ssds(&self, run: &LogRun) -> bool {
+        run.places().all(|(_, place)| {
+            let (segment, _) = run.row().locate(place.position());
+            run.row().mirrors(segment).any(|copy| self.members.ssd(copy.ssd).is_online())
+        })
+    }
+
     /// Keeps the run's row from being freed from here on. False: it is free by now.
     pub(crate) fn hold_again(&self, run: &LogRun) -> bool {
         run.hold_again(&self.state)

@@ -21,6 +21,7 @@ pub(crate) mod publish;
 pub(crate) mod redirect;
 pub(crate) mod remove;
 pub(crate) mod scrub;
+mod settle;
 pub(crate) mod silence;
 pub(crate) mod survey;
 pub(crate) mod takeover;

@@ -36,6 +36,7 @@ use crate::pool::departure::run_departures;
 use crate::pool::inner::PoolInner;
 use crate::pool::join::come_back::run_returns;
 use crate::pool::scrub_progress::Scrub;
+use crate::pool::settle::run_settling;
 use crate::pool::survey::{Membership, Missing, Survey};
 use crate::pool::takeover::run_owner;
 use crate::status::SsdStatus;
@@ -411,6 +412,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn serve(self: &Rc<Self>) {
         self.env.spawn(run_fill_pump(Rc::clone(&self.rooms)));
         self.env.spawn(Rc::clone(&self.publisher).run_publisher());
+        self.env.spawn(run_settling(self.env.clone(), Rc::downgrade(&self.rooms)));
         self.env.spawn(Rc::clone(&self.joiner).run_spares());
         if let Some(log) = &self.log {
             let pool = Rc::clone(self);

@@ -362,11 +362,15 @@ impl<E: Env> LoggedVolume<'_, E> {
             if let Some(error) = written.failed {
                 return Err(error);
             }
-            let lost = written.extents.iter().any(|extent| is_lost(log, self.index(), &extent.range));
+            let runs: Vec<LogRun> = written.extents.into_iter().flat_map(|extent| extent.runs).collect();
+            let ssds_leave = runs.iter().any(|run| !log.is_on_ssds(run));
             let mark = volume.backing.flusher.mark();
-            let runs = written.extents.into_iter().flat_map(|extent| extent.runs).map(|run| (mark, run));
-            attached.remember_written_out(runs);
-            if !written.moved && !lost {
+            attached.remember_written_out(runs.into_iter().map(|run| (mark, run)));
+            if ssds_leave {
+                // Their departure may have flushed the backing device already, and is about to call lost what that flush did not cover.
+                self.clean_written_out().await?;
+            }
+            if !written.moved && !is_lost(log, self.index(), pages) {
                 return Ok(());
             }
         }

@@ -9,13 +9,13 @@ use hotset_block::{ByteRange, Device, Env, Likeness, likeness};
 use crate::address::pages_of;
 use crate::attachments::evidence::BackingEvidence;
 use crate::attachments::identity::{
-    evidence, fingerprint_pages, judged, may_have_grown, was_rounded_down, was_written,
+    evidence, fingerprint_pages, judged, may_have_grown, unsettled_pages, was_rounded_down, was_written,
 };
-use crate::config::PAGE;
+use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, Fingerprint};
 use crate::format::crc64;
-use crate::time_limit::apart;
+use crate::time_limit::{apart, within, within_or_apart};
 use crate::volume::inner::VolumeInner;
 use crate::volume::place::Attached;
 use crate::volume::view::BackingView;
@@ -127,5 +127,31 @@ impl<E: Env> VolumeInner<E> {
         attached.pool.attachments.record_unsettled(attached.index, &touched).await?;
         attached.judged_pages.borrow_mut().retain(|page| !touched.contains(page));
         Ok(())
+    }
+
+    /// Has fingerprint pages judged again that were written to since they were judged last, by what the backing device holds of them now,
+    /// durably: whatever else writes to them after a crash is known then, too. What is being written has its turn the next time.
+    pub(crate) async fn settle(&self, attached: &Attached<E>) -> Result<(), Error> {
+        let Some(known) = attached.pool.attachments.at(attached.index) else { return Ok(()) };
+        let hold = |page: u64| {
+            let pages = page..page + 1;
+            Some((page, self.locks.try_exclusive(&pages)?, self.clean_locks.try_exclusive(&pages)?))
+        };
+        let held: Vec<_> = unsettled_pages(&known.backing).filter_map(hold).collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let backing = Rc::clone(&self.backing);
+        let flushed = within_or_apart(&self.env, limits::SETTLE_TIMEOUT, async move { backing.flush().await }).await;
+        if !matches!(flushed, Some(Ok(()))) {
+            return Ok(());
+        }
+        let size_bytes = known.backing.size_bytes;
+        let reads = held.iter().map(async |(page, ..)| Some((*page, self.view.fingerprint(*page, size_bytes).await?)));
+        let Some(read) = within(&self.env, limits::SETTLE_TIMEOUT, join_all(reads)).await else { return Ok(()) };
+        let settled: Vec<(u64, u64)> = read.into_iter().flatten().collect();
+        // Before they are on record: whoever writes to one from now on says so there.
+        attached.judged_pages.borrow_mut().extend(settled.iter().map(|(page, _)| page));
+        attached.pool.attachments.record_settled(known.attachment, &settled).await
     }
 }

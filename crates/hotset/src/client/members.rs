@@ -9,17 +9,25 @@ use hotset_api::{
 use hyper::Method;
 
 use super::http::Client;
-use super::operations::follow;
+use super::operations::{follow, send_cancellable};
 use super::print::{absolute, print};
 use super::table::Table;
 use crate::args::{Output, SsdsArguments};
 use crate::size::human;
 
-pub(super) fn add(client: &Client, output: Output, arguments: &SsdsArguments, what: &str) -> Result<(), ApiError> {
+/// Adds SSDs or spares, as the kind says; Ctrl-C cancels it until they are written.
+pub(super) fn add(
+    client: &Client,
+    output: Output,
+    arguments: &SsdsArguments,
+    kind: OperationKind,
+) -> Result<(), ApiError> {
+    let what = if kind == OperationKind::AddSpares { "spares" } else { "ssds" };
     let name = &arguments.name;
     let ssds = arguments.ssd.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
     let body = SsdsAdd { ssds, force: arguments.force, allow_same_disk: arguments.allow_same_disk };
-    let change: PoolChange = client.send(Method::POST, &format!("/pools/{name}/{what}"), &body)?;
+    let path = format!("/pools/{name}/{what}");
+    let change: PoolChange = send_cancellable(client, kind, name.as_str(), &path, &body)?;
     print(output, &change, |change| format!("Pool {name} has {}\n", counted(&change.pool)))
 }
 

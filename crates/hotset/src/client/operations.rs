@@ -1,8 +1,12 @@
 //! The `operations` verb, and how verbs that begin one follow it.
 
-use hotset_api::{ApiError, ApiErrorKind, Operation, OperationCancelled, OperationList, OperationState};
+use std::pin::pin;
+
+use hotset_api::{ApiError, ApiErrorKind, Operation, OperationCancelled, OperationKind, OperationList, OperationState};
 use hyper::Method;
-use tokio::signal::unix::{SignalKind, signal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::http::{Client, request};
 use super::print::print;
@@ -38,8 +42,7 @@ pub(crate) fn run(
 pub(super) fn follow(client: &Client, output: Output, id: u64, doing: &'static str) -> Result<Operation, ApiError> {
     let path = format!("/operations/{id}");
     client.block_on(async {
-        let failed = |error| ApiError::new(ApiErrorKind::Internal, format!("signals: {error}"));
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut interrupt = interrupts()?;
         let mut shown = Shown::new(output, doing);
         let mut ticks = tokio::time::interval(TICK);
         loop {
@@ -60,6 +63,49 @@ pub(super) fn follow(client: &Client, output: Output, id: u64, doing: &'static s
             }
         }
     })
+}
+
+/// Sends what is answered when an operation has ended; Ctrl-C cancels that meanwhile. Where there is none to be cancelled, it ends this command.
+pub(super) fn send_cancellable<T: DeserializeOwned>(
+    client: &Client,
+    kind: OperationKind,
+    name: &str,
+    path: &str,
+    body: &impl Serialize,
+) -> Result<T, ApiError> {
+    let body = serde_json::to_vec(body).expect("the API's types have string keys only");
+    client.block_on(async {
+        let mut interrupt = interrupts()?;
+        let mut answer = pin!(request(client.door(), Method::POST, path, body));
+        loop {
+            tokio::select! {
+                answer = &mut answer => return answer,
+                _ = interrupt.recv() => {
+                    if !cancel_running(client, kind, name).await? {
+                        let message = "interrupted; what was asked for may still be done: look before you ask again";
+                        return Err(ApiError::new(ApiErrorKind::Refused, message));
+                    }
+                }
+            }
+        }
+    })
+}
+
+fn interrupts() -> Result<Signal, ApiError> {
+    let failed = |error| ApiError::new(ApiErrorKind::Internal, format!("signals: {error}"));
+    signal(SignalKind::interrupt()).map_err(failed)
+}
+
+/// Answers whether there was one.
+async fn cancel_running(client: &Client, kind: OperationKind, name: &str) -> Result<bool, ApiError> {
+    let list: OperationList = request(client.door(), Method::GET, "/operations", Vec::new()).await?;
+    let is_it = |operation: &&Operation| {
+        operation.kind == kind && operation.subject.name == name && operation.state == OperationState::Running
+    };
+    let Some(running) = list.operations.iter().find(is_it) else { return Ok(false) };
+    let path = format!("/operations/{}", running.id);
+    request::<OperationCancelled>(client.door(), Method::DELETE, &path, Vec::new()).await?;
+    Ok(true)
 }
 
 /// How far an operation is, in one line.

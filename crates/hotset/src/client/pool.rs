@@ -42,13 +42,13 @@ pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: P
         PoolVerb::Flush { name, flush } => flush::run(client, output, OperationKind::FlushPool, name.as_str(), &flush),
         PoolVerb::Release { name } => flush::release(client, output, "pool", name.as_str()),
         PoolVerb::CancelFlush { name } => removal::cancel(client, output, "pool", &format!("/pools/{name}/flush")),
-        PoolVerb::AddSsd(arguments) => members::add(client, output, &arguments, "ssds"),
+        PoolVerb::AddSsd(arguments) => members::add(client, output, &arguments, OperationKind::AddSsds),
         PoolVerb::RemoveSsd { name, ssd, background } => {
             members::remove(client, output, name.as_str(), &ssd, background)
         }
         PoolVerb::CancelRemove { name } => members::cancel(client, output, name.as_str()),
         PoolVerb::Recover { name, accept_loss } => recover(client, output, name.as_str(), accept_loss),
-        PoolVerb::AddSpare(arguments) => members::add(client, output, &arguments, "spares"),
+        PoolVerb::AddSpare(arguments) => members::add(client, output, &arguments, OperationKind::AddSpares),
         PoolVerb::RemoveSpare { name, ssd } => members::remove_spares(client, output, name.as_str(), &ssd),
         PoolVerb::Open { name } => {
             let change: PoolChange = client.send(Method::POST, &format!("/pools/{name}/open"), &())?;
@@ -133,7 +133,8 @@ fn create(client: &Client, output: Output, arguments: &PoolCreateArguments) -> R
     let bar = fill_bar(plan.bytes_to_write_first, "Writing sparse SSD images in full");
     let pool: Pool = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| watch_work(client, &bar, plan.bytes_to_write_first));
-        let pool = client.send(Method::POST, "/pools", &request);
+        let name = request.name.as_str();
+        let pool = operations::send_cancellable(client, OperationKind::CreatePool, name, "/pools", &request);
         bar.finish_and_clear();
         watcher.join().expect("the watcher only draws");
         pool

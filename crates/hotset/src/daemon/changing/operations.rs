@@ -77,7 +77,8 @@ impl Phase {
     fn waits_for(self) -> Option<&'static str> {
         match self {
             Self::Waiting(on) => Some(on.words()),
-            Self::Running | Self::Cancelling | Self::Done | Self::Failed | Self::Cancelled => None,
+            Self::Cancelling => Some("its end: it was cancelled"),
+            Self::Running | Self::Done | Self::Failed | Self::Cancelled => None,
         }
     }
 
