@@ -94,10 +94,10 @@ const TRIED_FIRST: &[(Planted, u64)] = &[
     (Planted::FlushWithoutLog, 5),
     (Planted::SealWithoutFlush, 805),
     (Planted::MemoryTakesOldRead, 124),
-    (Planted::AheadTakesOldRead, 1_610),
+    (Planted::AheadTakesOldRead, 530),
     (Planted::MemoryServesDeparted, 46),
     (Planted::MemoryTakesOldFill, 84),
-    (Planted::HoldForgetsAppends, 303),
+    (Planted::HoldForgetsAppends, 153),
     (Planted::ReinsertedIsBelieved, 41),
     (Planted::ReinsertedNotRechecked, 33),
 ];
