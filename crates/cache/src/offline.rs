@@ -7,7 +7,7 @@ use std::rc::Rc;
 use hotset_block::{Device, Env, Likeness, likeness};
 
 use crate::address::{SsdIndex, VolumeIndex};
-use crate::attachments::identity::was_written;
+use crate::attachments::identity::{judged, was_written};
 use crate::config::{PAGE, PoolKind, PoolName, VolumeName, limits};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::catalogue::{Catalogue, CataloguedVolume};
@@ -283,7 +283,7 @@ impl<E: Env> Offline<E> {
             let log = self.log.as_ref();
             log.is_some_and(|log| log.overlay().range(index, page..page + 1).any(|live| live.dirty))
         };
-        for fingerprint in known.backing.fingerprints.iter().filter(|fingerprint| !fingerprint.unsettled) {
+        for fingerprint in judged(&known.backing) {
             if is_dirty(fingerprint.page) {
                 continue;
             }

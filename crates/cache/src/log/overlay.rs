@@ -17,6 +17,8 @@ const LEAF_STEP: usize = 16;
 const PAGE_BITS: u32 = 46;
 /// Above every page of a volume.
 pub(crate) const PAGES_MAX: u64 = 1 << PAGE_BITS;
+/// Pages of a volume that are gone through in one turn.
+pub(crate) const SOME_PAGES: usize = 1024;
 const FLAG_BITS: u32 = 8;
 
 const DIRTY: u64 = 1;
@@ -302,7 +304,7 @@ impl Overlay {
 
     /// Forgets a volume; answers the pages that it had, a bounded number of them: call until none is left.
     pub(crate) fn take_some_of(&mut self, volume: VolumeIndex) -> Vec<LivePage> {
-        let some: Vec<LivePage> = self.range(volume, 0..1 << PAGE_BITS).take(1024).collect();
+        let some: Vec<LivePage> = self.range(volume, 0..PAGES_MAX).take(SOME_PAGES).collect();
         for live in &some {
             let removed = self.remove_at(volume, live.page, live.place);
             assert_eq!(removed, Some(*live), "what was found of a volume is not what is forgotten");

@@ -14,7 +14,7 @@ use crate::log::capacity::Capacity;
 use crate::log::loss_list::LossList;
 use crate::log::mirrors::{Mirrors, RebuildSpace};
 use crate::log::open_rows::OpenRows;
-use crate::log::overlay::{LivePage, Overlay, OverlayCounts, PAGES_MAX, Place};
+use crate::log::overlay::{LivePage, Overlay, OverlayCounts, PAGES_MAX, Place, SOME_PAGES};
 use crate::log::pace::Pace;
 use crate::log::queue::Queue;
 use crate::log::row::Row;
@@ -22,9 +22,6 @@ use crate::log::row_numbers::RowNumbers;
 use crate::log::segment_copy::{MirrorCell, MirrorChange, PresentCopy};
 use crate::log::stream::{FlushHabit, Stream};
 use crate::log::tallies::LogTallies;
-
-/// Pages that are gone through in one turn.
-const SOME_PAGES: usize = 1024;
 
 /// Rows that may live at once: what a [`Place`] can name.
 const ROWS_MAX: usize = 4096;

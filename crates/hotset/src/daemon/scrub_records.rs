@@ -140,6 +140,11 @@ impl ScrubRecords {
         known.unsaved |= known.records.remove(pool).is_some();
     }
 
+    /// Some pool's has not ended.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        self.known().records.values().any(|record| record.under_way.is_some())
+    }
+
     /// Where the one was that has not ended; `None`: there is none.
     pub(crate) fn unfinished(&self, pool: &PoolOfScrub) -> Option<UnfinishedScrub> {
         self.record(pool)?.under_way.map(ScrubUnderWay::unfinished)
@@ -196,7 +201,9 @@ mod tests {
     #[test]
     fn where_a_scrub_was_is_the_same_when_it_comes_back_from_the_record_and_another_pool_of_its_name_has_none() {
         let known = ScrubRecords::default();
+        assert!(!known.has_unfinished());
         known.begins(&pool(1), None);
+        assert!(known.has_unfinished());
         assert_eq!(known.unfinished(&pool(1)).map(|unfinished| unfinished.slots_checked), Some(0), "it has begun");
         known.is_at(&pool(1), UNFINISHED);
         let text = serde_json::to_string(&known.unsaved().unwrap()).unwrap();
@@ -211,6 +218,7 @@ mod tests {
         let known = ScrubRecords::default();
         known.begins(&pool(1), None);
         known.ended("p", Some(5000));
+        assert!(!known.has_unfinished());
         known.is_at(&pool(1), UNFINISHED);
         assert_eq!((known.unfinished(&pool(1)), known.whole_ended_unix_ms(&pool(1))), (None, Some(5000)));
         known.begins(&pool(1), Some(UNFINISHED));

@@ -124,14 +124,21 @@ impl Scrubs {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let Ok(snapshot) = self.records.plane.snapshot().await else { continue };
-            for pool in &snapshot.pools {
-                match pool.scrub_unfinished {
-                    Some(unfinished) => self.records.scrubs.is_at(&PoolOfScrub::of(pool), unfinished),
-                    None => self.go_on_with(pool).await,
-                }
+            // Only then is every pool asked.
+            if self.records.scrubs.has_unfinished() {
+                self.look_at_unfinished().await;
             }
             self.save_records().await;
+        }
+    }
+
+    async fn look_at_unfinished(self: &Arc<Self>) {
+        let Ok(snapshot) = self.records.plane.snapshot().await else { return };
+        for pool in &snapshot.pools {
+            match pool.scrub_unfinished {
+                Some(unfinished) => self.records.scrubs.is_at(&PoolOfScrub::of(pool), unfinished),
+                None => self.go_on_with(pool).await,
+            }
         }
     }
 
