@@ -80,7 +80,7 @@ test("a volume gets another name and grows while a host uses it", async ({ page,
   const backing = await daemon.backing("disk.img", 64 << 20);
   await daemon.hotset("volume", "create", "disk", "--backing", backing);
   await daemon.hotset("volume", "create", "other", "--backing", await daemon.backing("other.img", 64 << 20));
-  daemon.load("disk", "--rw=randrw", "--bs=4k", "--size=16M", "--iodepth=2", "--rate_iops=100,100");
+  daemon.load("disk", 200, "--rw=randrw", "--bs=4k", "--size=16M", "--iodepth=2");
   const reads = async (name: string) => (await daemon.get(`/api/v1/volumes/${name}`)).stats.reads;
   await expect.poll(() => reads("disk"), "the host is at work").toBeGreaterThan(0);
   await open(page, daemon, "volumes/disk");
@@ -114,7 +114,7 @@ test("a volume gets another name and grows while a host uses it", async ({ page,
 // proves: S3
 test("a volume that hosts use names them, and goes only when they are cut off by word", async ({ page, daemon }) => {
   await daemon.hotset("volume", "create", "disk", "--backing", await daemon.backing("disk.img", 64 << 20));
-  daemon.load("disk", "--rw=randread", "--bs=4k", "--size=16M", "--iodepth=1", "--rate_iops=100");
+  daemon.load("disk", 100, "--rw=randread", "--bs=4k", "--size=16M", "--iodepth=1");
   const clients = async () => (await daemon.get("/api/v1/volumes/disk")).clients;
   await expect.poll(async () => (await clients()).length, "the host is connected").toBeGreaterThan(0);
   const [client] = await clients();

@@ -11,6 +11,7 @@ const run = promisify(execFile);
 
 /** Longer than any test. */
 const LOAD_SECONDS = 600;
+const BURSTS_PER_SECOND = 5;
 
 /** `HOTSET_BIN`: the binary under test. */
 function binary(): string {
@@ -122,9 +123,13 @@ export class Daemon {
     await truncate(this.path(name), 0);
   }
 
-  /** Starts fio on a volume, over NBD, as a host would. It ends with the daemon: it is one process, which is killed. */
-  load(volume: string, ...options: string[]): void {
-    const words = [...this.fio(volume), "--time_based", `--runtime=${LOAD_SECONDS}`, ...options];
+  /**
+   * Starts fio on a volume, over NBD, as a host would. It ends with the daemon: it is one process, which is killed. Requests come in bursts
+   * with pauses between: with `--rate_iops` fio waits between each two, and short waits it spins away, a whole core.
+   */
+  load(volume: string, iops: number, ...options: string[]): void {
+    const pace = [`--thinktime=${1000 / BURSTS_PER_SECOND}ms`, `--thinktime_blocks=${iops / BURSTS_PER_SECOND}`];
+    const words = [...this.fio(volume), "--time_based", `--runtime=${LOAD_SECONDS}`, ...pace, ...options];
     const child = spawn(...leashed("fio", words), { cwd: this.directory, stdio: "ignore" });
     this.children.push(child);
   }

@@ -95,16 +95,8 @@ export async function busyScene(daemon: Daemon): Promise<void> {
   );
   await daemon.hotset("volume", "create", "archive", "--backing", await daemon.backing("archive.img", 256 * MIB));
   await daemon.hotset("volume", "create", "database", "--backing", slowArray(daemon), "--pool", "mirror");
-  daemon.load("disk", "--rw=randread", "--bs=4k", "--size=32M", "--iodepth=2", "--rate_iops=400");
-  daemon.load(
-    "database",
-    "--rw=randrw",
-    "--rwmixread=60",
-    "--bs=8k",
-    "--size=16M",
-    "--iodepth=4",
-    "--rate_iops=200,150",
-  );
+  daemon.load("disk", 400, "--rw=randread", "--bs=4k", "--size=32M", "--iodepth=2");
+  daemon.load("database", 350, "--rw=randrw", "--rwmixread=60", "--bs=8k", "--size=16M", "--iodepth=4");
 }
 
 /** A backing device with the speed of spinning disks, so that flushing it takes a while. */

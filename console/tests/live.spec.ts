@@ -48,7 +48,7 @@ test("overview and a volume's page tell hits in memory from those on SSDs wherev
   await busyScene(daemon);
   await daemon.hotset("memory-cache", "set", "32M");
   // This volume has no SSDs, and all that is read of it is soon in memory.
-  daemon.load("archive", "--rw=randread", "--bs=4k", "--size=1M", "--iodepth=2", "--rate_iops=400");
+  daemon.load("archive", 400, "--rw=randread", "--bs=4k", "--size=1M", "--iodepth=2");
   const inMemory = /[1-9][\d.]* % in memory, 0\.0 % on SSDs/;
   await open(page, daemon, "overview");
   const volumes = page.getByRole("table", { name: "Volumes now" });

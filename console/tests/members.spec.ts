@@ -24,7 +24,7 @@ async function choose(page: Page, daemon: Daemon, file: string): Promise<void> {
 test("SSDs are added to a pool and removed from it while hosts use it", async ({ page, daemon }) => {
   await mirror(daemon, 3);
   await daemon.ssd("newcomer", "96M");
-  daemon.load("database", "--rw=randrw", "--bs=8k", "--size=16M", "--iodepth=4", "--rate_iops=200,150");
+  daemon.load("database", 350, "--rw=randrw", "--bs=8k", "--size=16M", "--iodepth=4");
   await open(page, daemon, "pools/mirror");
   const ssds = page.getByRole("table", { name: "SSDs of pool mirror" });
   await expect(ssds.getByRole("row")).toHaveCount(4);
@@ -111,7 +111,7 @@ test("a spare is added, takes over when an SSD fails, and another is freed again
   await spares.getByRole("button", { name: "Remove spare spare0" }).click();
   await expect(spares.getByRole("row", { name: /^spare0/ })).toHaveCount(0);
 
-  daemon.load("database", "--rw=randrw", "--bs=8k", "--size=16M", "--iodepth=4", "--rate_iops=200,150");
+  daemon.load("database", 350, "--rw=randrw", "--bs=8k", "--size=16M", "--iodepth=4");
   await expect(page.getByText(/^[1-9][\d.]* [KM]iB, oldest/)).toBeVisible();
   await daemon.failSsd("ssd0");
   const ssds = page.getByRole("table", { name: "SSDs of pool mirror" });

@@ -63,7 +63,7 @@ test("a long list is searched, and stays beside what is selected in it", async (
     const backing = await daemon.backing(name, (64 + index) << 20);
     await daemon.hotset("volume", "create", name, "--backing", backing, ...(index % 4 === 0 ? [] : ["--pool", "fast"]));
   }
-  daemon.load("vm-03-disk", "--rw=randread", "--bs=4k", "--size=16M", "--iodepth=2", "--rate_iops=300");
+  daemon.load("vm-03-disk", 300, "--rw=randread", "--bs=4k", "--size=16M", "--iodepth=2");
   for (const place of ["overview", "volumes/vm-17-disk", "pools/fast"])
     await picture(page, daemon, place, `long-${place.split("/")[0]}`);
   await page.setViewportSize({ width: 1280, height: 800 });

@@ -49,7 +49,7 @@ ask_for_memory &
 asked 3
 # Now it is asked for and has to be written out all the time.
 write 3
-asked 12
+asked 7
 touch /run/enough
 wait $!
 step sync

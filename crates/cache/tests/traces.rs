@@ -51,9 +51,11 @@ fn auto_misses_less_than_any_single_policy_on_average_and_never_much_more_than_t
     let Some(directory) = traces("auto was not compared with other policies") else { return };
     let references = references(&directory);
     let (mut sums, mut worst, mut table) = ([0.0; 4], 0.0_f64, String::new());
+    let mut unpacked = HashMap::new();
     for reference in references.iter().filter(|reference| reference.object_bytes == BLOCK) {
-        let accesses = accesses(&directory, &reference.trace, BLOCK);
-        let of = |kind| miss_ratio(&accesses, reference.cache_objects, kind);
+        let accesses =
+            unpacked.entry(&reference.trace).or_insert_with(|| accesses(&directory, &reference.trace, BLOCK));
+        let of = |kind| miss_ratio(accesses, reference.cache_objects, kind);
         let (single, auto) = (SINGLE.map(of), of(PolicyKind::Auto));
         let best = single.into_iter().fold(1.0, f64::min);
         // Each case counts the same, whatever it misses.
