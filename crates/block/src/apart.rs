@@ -3,15 +3,17 @@
 //! open(2), fstat(2) and the like have no answer before a file system in user space or on another machine gives one. Whoever asks
 //! waits for a time, and the thread until the kernel lets it go; what it brings too late is dropped there.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use futures_util::future::{Either, poll_fn, select};
 
+use crate::sync::{Promise, Semaphore};
 use crate::{Env, HostEnv};
 
 /// Threads at work at once. With so many that hang, what comes is refused.
@@ -79,7 +81,6 @@ impl<T: Send + 'static> Drop for Waiting<T> {
 /// # Errors
 /// `TimedOut`: it takes longer than [`ANSWER_LIMIT`], or too many others do.
 pub async fn apart<T: Send + 'static>(env: &HostEnv, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    let silent = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
     if THREADS.fetch_add(1, Ordering::Relaxed) >= THREADS_MAX {
         THREADS.fetch_sub(1, Ordering::Relaxed);
         return Err(io::Error::new(io::ErrorKind::TimedOut, "too many devices do not answer"));
@@ -100,9 +101,57 @@ pub async fn apart<T: Send + 'static>(env: &HostEnv, work: impl FnOnce() -> T + 
     }
 }
 
+fn silent() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "it does not answer")
+}
+
+/// What is asked of one device, one question after the other: a device that hangs takes one thread, however often it is asked.
+pub(crate) struct Questions {
+    turn: Semaphore,
+    /// Lives as long as the thread with the last question.
+    last: RefCell<Weak<()>>,
+}
+
+impl Questions {
+    pub(crate) fn new() -> Self {
+        Self { turn: Semaphore::new(1), last: RefCell::default() }
+    }
+
+    /// Asks [`apart`].
+    ///
+    /// # Errors
+    /// As `apart`; and `TimedOut` at once, if the question before has not come back.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        env: &HostEnv,
+        question: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let turn = self.turn.acquire(1).await;
+        if self.last.borrow().strong_count() > 0 {
+            return Err(silent());
+        }
+        let asking = Arc::new(());
+        *self.last.borrow_mut() = Arc::downgrade(&asking);
+        let work = move || {
+            let _asking = asking;
+            question()
+        };
+        let (promise, answer) = Promise::new();
+        let of_task = env.clone();
+        // Whoever waits may stop waiting: the next question has its turn when this one has come back, or never will.
+        env.spawn(async move {
+            let _turn = turn;
+            promise.set(apart(&of_task, work).await);
+        });
+        answer.await.unwrap_or_else(|| Err(silent()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+
+    use futures_util::future::poll_immediate;
 
     use super::*;
     use crate::{Executor, ExecutorOptions};
@@ -134,6 +183,28 @@ mod tests {
         let answer = Answer { value: Some(Brought(dropped)), waker: None, ended: true };
         drop(Waiting(Arc::new(Mutex::new(answer))));
         assert_ne!(by.recv().unwrap(), thread::current().id());
+    }
+
+    #[test]
+    fn a_device_that_hangs_takes_one_thread_and_answers_again_when_it_can() {
+        Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+            let questions = Questions::new();
+            let (go, wait) = mpsc::channel::<()>();
+            let mut hangs = Box::pin(questions.ask(&env, move || wait.recv()));
+            assert!(poll_immediate(&mut hangs).await.is_none());
+            drop(hangs);
+            let mut waits = Box::pin(questions.ask(&env, || 7));
+            assert!(poll_immediate(&mut waits).await.is_none(), "one after the other");
+            go.send(()).unwrap();
+            assert_eq!(waits.await.unwrap(), 7, "what nobody waits for has come back");
+
+            let given_up = Arc::new(());
+            *questions.last.borrow_mut() = Arc::downgrade(&given_up);
+            let refused = poll_immediate(Box::pin(questions.ask(&env, || 7))).await;
+            assert_eq!(refused.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut, "at once");
+            drop(given_up);
+            assert_eq!(questions.ask(&env, || 7).await.unwrap(), 7);
+        });
     }
 
     #[test]

@@ -28,11 +28,11 @@ pub trait Device {
         self.info().size_bytes
     }
 
-    /// What tells this device from another, and whether it was written to behind our back. May block: called where it was just
-    /// opened.
+    /// What tells this device from another, and whether it was written to behind our back, as it was when it was opened: it is not
+    /// asked again.
     fn identity(&self) -> Result<DeviceIdentity, DeviceError>;
 
-    /// The same at any time: where there is no answer, as of a file that another machine keeps, only who asks waits.
+    /// The same as it is now. Where there is no answer, as of a disk that hangs, only who asks waits.
     fn identity_now(&self) -> impl Future<Output = Result<DeviceIdentity, DeviceError>> {
         std::future::ready(self.identity())
     }
@@ -71,9 +71,13 @@ pub trait Device {
     /// Makes the range read as zeroes. `Unsupported` means: write zeroes yourself.
     fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> impl Future<Output = Result<(), DeviceError>>;
 
-    /// Which parts of `range` hold data, in order, at most `extents_max` of them; they may end before the range does.
-    /// A device that might answer late says at once that all is data.
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError>;
+    /// Which parts of `range` hold data, in order, at most `extents_max` of them; they may end before the range does. The answer is
+    /// that of some moment between the call and its end. Where there is none, as of a disk that hangs, only who asks waits.
+    fn allocation(
+        &self,
+        range: ByteRange,
+        extents_max: usize,
+    ) -> impl Future<Output = Result<Vec<Extent>, DeviceError>>;
 }
 
 /// What a device is like. Fixed while it is open, but for the size, which [`Device::grow`] changes.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::apart::apart;
+use crate::apart::{Questions, apart};
 use crate::closing::{self, Closed, OpenFile};
 use crate::descriptors::{self, DescriptorUse};
 use crate::operation::{ApartPermit, Direction, RingOperation, Transfer};
@@ -95,6 +95,9 @@ struct Shared {
     end_bytes: Cell<u64>,
     /// The file once more, if its short transfers are copies that this thread makes itself.
     in_memory: OnceCell<File>,
+    /// What tells it from others, as it was when it was opened.
+    identity: Result<DeviceIdentity, DeviceError>,
+    questions: Questions,
     options: FileOptions,
     direct: bool,
     path: PathBuf,
@@ -145,7 +148,7 @@ impl FileDevice {
 
     /// Who came first meanwhile has it.
     fn of(env: &HostEnv, storage: Storage, opened: Opened) -> Result<Self, OpenError> {
-        let Opened { file, direct, info, end_bytes, tail, options } = opened;
+        let Opened { file, direct, info, end_bytes, tail, identity, options } = opened;
         let tail = tail.map(|file| Rc::new(Tail::new(file, end_bytes, info.logical_block_bytes)));
         let elsewhere = matches!(file.closed(), Closed::Apart(_)).then(|| Semaphore::new(APART_PER_FILE_MAX));
         let (file, is_regular) = (Rc::new(file), storage.metadata.is_file());
@@ -164,6 +167,8 @@ impl FileDevice {
             tail,
             end_bytes,
             in_memory,
+            identity,
+            questions: Questions::new(),
             options,
             direct,
             path,
@@ -204,6 +209,20 @@ impl FileDevice {
 
     pub fn path(&self) -> &Path {
         &self.shared.path
+    }
+
+    /// Asks what nobody but the file system or the driver knows. They may answer late: others go on meanwhile.
+    async fn ask<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        range: ByteRange,
+        question: impl FnOnce(&OpenFile) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, DeviceError> {
+        let failed = |error: io::Error| error_of_question(&error, operation, range);
+        let again = self.shared.file.try_clone().map_err(failed)?;
+        let file = OpenFile::new(again, self.shared.file.closed());
+        let asked = self.shared.questions.ask(&self.env, move || question(&file)).await;
+        asked.flatten().map_err(failed)
     }
 
     fn check(&self, operation: Operation, range: ByteRange) -> Result<(), DeviceError> {
@@ -466,18 +485,12 @@ impl Device for FileDevice {
     }
 
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
-        sysfs::identity(&self.shared.file, &self.shared.path).map_err(|error| not_identified(&error))
+        self.shared.identity.clone()
     }
 
     async fn identity_now(&self) -> Result<DeviceIdentity, DeviceError> {
-        let shared = &self.shared;
-        if shared.elsewhere.is_none() {
-            return self.identity();
-        }
-        let again = shared.file.try_clone().map_err(|error| not_identified(&error))?;
-        let (file, path) = (OpenFile::new(again, shared.file.closed()), shared.path.clone());
-        let asked = apart(&self.env, move || sysfs::identity(&file, &path)).await;
-        asked.flatten().map_err(|error| not_identified(&error))
+        let path = self.shared.path.clone();
+        self.ask(Operation::Identity, ByteRange::at(0, 0), move |file| sysfs::identity(file, &path)).await
     }
 
     async fn begin_to_write(&self) -> Result<(), DeviceError> {
@@ -489,11 +502,7 @@ impl Device for FileDevice {
         if !shared.options.claimed || shared.options.to_the_end {
             return Err(DeviceError::new(DeviceErrorKind::ReadOnly, Operation::Open, nowhere));
         }
-        let refused = |error: io::Error| match error.raw_os_error() {
-            Some(errno) => error_of(errno, Operation::Open, nowhere),
-            // It did not answer.
-            None => DeviceError::new(DeviceErrorKind::Gone, Operation::Open, nowhere),
-        };
+        let refused = |error: io::Error| error_of_question(&error, Operation::Open, nowhere);
         let first = shared.file.try_clone().map_err(refused)?;
         let (direct, closed, is_block_device) = (shared.direct, shared.file.closed(), !shared.is_regular);
         let opening = apart(&self.env, move || open_to_write(OpenFile::new(first, closed), direct, is_block_device));
@@ -547,22 +556,20 @@ impl Device for FileDevice {
         self.allocate(Operation::WriteZeroes, mode, range).await
     }
 
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+    async fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
         self.check(Operation::Allocation, range)?;
-        if self.shared.elsewhere.is_some() {
+        // A block device cannot tell (lseek(2)), and who keeps a file elsewhere is not asked for every piece of it.
+        if !self.shared.is_regular || self.shared.elsewhere.is_some() {
             return Ok(vec![Extent { length: range.length(), kind: ExtentKind::Data }]);
         }
-        extents(&self.shared.file, range, extents_max).map_err(|error| {
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            error_of(errno, Operation::Allocation, range)
-        })
+        self.ask(Operation::Allocation, range, move |file| extents(file, range, extents_max)).await
     }
 }
 
-fn not_identified(error: &io::Error) -> DeviceError {
-    let kind = error.raw_os_error().map_or(DeviceErrorKind::Gone, |errno| kind_of(errno, Operation::Identity));
-    let range = ByteRange::at(0, 0);
-    DeviceError { kind, operation: Operation::Identity, range, errno: error.raw_os_error() }
+/// Without a number of the system's there was no answer.
+fn error_of_question(error: &io::Error, operation: Operation, range: ByteRange) -> DeviceError {
+    let no_answer = || DeviceError::new(DeviceErrorKind::Gone, operation, range);
+    error.raw_os_error().map_or_else(no_answer, |errno| error_of(errno, operation, range))
 }
 
 /// What is at a path, before it is opened.
@@ -582,6 +589,7 @@ struct Opened {
     end_bytes: u64,
     /// The same file once more, for the end that direct I/O does not reach.
     tail: Option<OpenFile>,
+    identity: Result<DeviceIdentity, DeviceError>,
     options: FileOptions,
 }
 
@@ -617,7 +625,9 @@ impl Storage {
             metadata.is_file() && options.to_the_end && Tail::is_needed(end_bytes, info.logical_block_bytes);
         let tail = ends_apart.then(|| Tail::open_again(&file, options.read_only)).transpose();
         let tail = tail.map_err(fail("open the end of"))?;
-        Ok(Opened { file, direct, info, end_bytes, tail, options })
+        let not_identified = |error| error_of_question(&error, Operation::Identity, ByteRange::at(0, 0));
+        let identity = sysfs::identity(&file, path).map_err(not_identified);
+        Ok(Opened { file, direct, info, end_bytes, tail, identity, options })
     }
 }
 
@@ -953,6 +963,28 @@ mod tests {
         let file = OpenFile::new(OwnedFd::from(silent), Closed::Apart(FileKey::of(&storage.metadata)));
         let opened = Opened { file, ..storage.open(options, Caching::PageCache).unwrap() };
         (FileDevice::of(env, storage, opened).unwrap(), answers)
+    }
+
+    #[test]
+    fn a_file_system_that_hangs_holds_up_only_who_asks_it_something() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        std::fs::write(&path, [7; 8192]).unwrap();
+        Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+            let device = FileDevice::open(&env, &path, FileOptions::default()).unwrap();
+            let (go, wait) = std::sync::mpsc::channel::<()>();
+            let hangs = device.ask(Operation::Identity, ByteRange::at(0, 0), move |_| Ok(wait.recv().is_ok()));
+            let mut hangs = Box::pin(hangs);
+            assert!(poll_immediate(&mut hangs).await.is_none());
+            let mut extents = Box::pin(device.allocation(ByteRange::at(0, 8192), 8));
+            let mut identity = Box::pin(device.identity_now());
+            assert!(poll_immediate(&mut extents).await.is_none() && poll_immediate(&mut identity).await.is_none());
+            device.read(0, Buf::zeroed(4096)).await.1.unwrap();
+            go.send(()).unwrap();
+            assert!(hangs.await.unwrap());
+            assert_eq!(extents.await.unwrap(), [Extent { length: 8192, kind: ExtentKind::Data }]);
+            assert_eq!(identity.await.unwrap().id, device.identity().unwrap().id);
+        });
     }
 
     #[test]

@@ -217,12 +217,12 @@ impl Device for HostDevice {
         }
     }
 
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+    async fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
         match self {
-            Self::File(device) => device.allocation(range, extents_max),
-            Self::Emulated(device) => device.allocation(range, extents_max),
-            Self::EmulatedSsd(device) => device.allocation(range, extents_max),
-            Self::Memory(device) => device.allocation(range, extents_max),
+            Self::File(device) => device.allocation(range, extents_max).await,
+            Self::Emulated(device) => Box::pin(device.allocation(range, extents_max)).await,
+            Self::EmulatedSsd(device) => Box::pin(device.allocation(range, extents_max)).await,
+            Self::Memory(device) => device.allocation(range, extents_max).await,
         }
     }
 }

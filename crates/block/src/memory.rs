@@ -111,7 +111,7 @@ impl Device for MemoryDevice {
         self.access(Operation::WriteZeroes, range, |bytes| bytes.fill(0))
     }
 
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+    async fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
         self.access(Operation::Allocation, range, |_| ())?;
         let all = Extent { length: range.length(), kind: ExtentKind::Data };
         Ok(if range.is_empty() || extents_max == 0 { Vec::new() } else { vec![all] })

@@ -79,7 +79,7 @@ fn a_block_device_stores_flushes_and_zeroes() {
         let (buf, result) = device.read(0, Buf::zeroed(16_384)).await;
         result.unwrap();
         assert_eq!((buf[4095], buf[4096], buf[8191], buf[8192]), (0, 7, 7, 0));
-        let extents = device.allocation(ByteRange::at(0, SIZE_BYTES), 10).unwrap();
+        let extents = device.allocation(ByteRange::at(0, SIZE_BYTES), 10).await.unwrap();
         assert!(extents.iter().all(|extent| extent.kind == ExtentKind::Data), "a block device cannot tell");
         assert_eq!(extents.iter().map(|extent| extent.length).sum::<u64>(), SIZE_BYTES);
     });
@@ -165,12 +165,12 @@ fn a_block_device_tells_what_it_is_and_that_it_was_written() {
     let Some(disk) = LoopDevice::new() else { return };
     alone.run(async |env| {
         let device = open(&env, &disk.path);
-        let before = device.identity().unwrap();
+        let before = device.identity_now().await.unwrap();
         // The kernel's clock for mtime, of the file that the loop device shows, ticks only so often.
         env.sleep(Duration::from_millis(20)).await;
         device.write(0, Buf::zeroed(4096)).await.1.unwrap();
         device.flush().await.unwrap();
-        let after = device.identity().unwrap();
+        let after = device.identity_now().await.unwrap();
         assert!(!before.id.is_empty() && before.id == after.id);
         assert!(after.change_mark.unwrap() > before.change_mark.unwrap());
     });

@@ -134,14 +134,14 @@ fn discarded_and_zeroed_ranges_read_as_zeroes_and_show_in_the_allocation() {
     run(async |env| {
         let array = open(&env, &path).await;
         let whole = ByteRange::at(0, SIZE_BYTES);
-        assert_eq!(array.allocation(whole, 8).unwrap()[0].kind, ExtentKind::Hole);
+        assert_eq!(array.allocation(whole, 8).await.unwrap()[0].kind, ExtentKind::Hole);
         write(&array, 0, bytes(1 << 20, 1)).await;
-        assert_eq!(array.allocation(whole, 8).unwrap()[0].kind, ExtentKind::Data);
+        assert_eq!(array.allocation(whole, 8).await.unwrap()[0].kind, ExtentKind::Data);
         array.discard(ByteRange::at(0, 65_536)).await.unwrap();
         array.write_zeroes(ByteRange::at(131_072, 65_536), ZeroMode::MayPunch).await.unwrap();
         array.write_zeroes(ByteRange::at(262_144, 65_536), ZeroMode::KeepAllocated).await.unwrap();
         array.flush().await.unwrap();
-        let extents = array.allocation(whole, 8).unwrap();
+        let extents = array.allocation(whole, 8).await.unwrap();
         assert_eq!((extents[0].kind, extents[0].length), (ExtentKind::Hole, 65_536));
         let expected = bytes(1 << 20, 1);
         for (index, part) in read(&array, 0, 1 << 20).await.chunks(65_536).enumerate() {

@@ -257,12 +257,12 @@ fn discarded_ranges_read_as_zeroes_and_show_as_holes() {
             let expected = if zeroes.iter().any(|range| range.contains(&index)) { 0 } else { 9 };
             assert_eq!(*byte, expected, "byte {index}");
         }
-        let extents = device.allocation(ByteRange::at(128 * 1024, 512 * 1024), 8).unwrap();
+        let extents = device.allocation(ByteRange::at(128 * 1024, 512 * 1024), 8).await.unwrap();
         let kinds: Vec<_> = extents.iter().map(|extent| (extent.kind, extent.length)).collect();
         let kib = |number: u64| number * 1024;
         let (data, hole) = (ExtentKind::Data, ExtentKind::Hole);
         assert_eq!(kinds, [(data, kib(128)), (hole, kib(256)), (data, kib(128))]);
-        assert_eq!(device.allocation(ByteRange::at(0, MIB), 2).unwrap().len(), 2);
+        assert_eq!(device.allocation(ByteRange::at(0, MIB), 2).await.unwrap().len(), 2);
     });
 }
 

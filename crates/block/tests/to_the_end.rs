@@ -152,7 +152,7 @@ fn zeroes_and_discards_reach_the_last_byte_and_make_the_file_no_longer() {
                         _ => device.discard(range).await.unwrap(),
                     }
                     assert!(read(&device, range).await.iter().all(|byte| *byte == 0), "{path:?}: {zeroes}");
-                    let parts = device.allocation(range, 100).unwrap();
+                    let parts = device.allocation(range, 100).await.unwrap();
                     assert!(parts.iter().all(|part| part.length.is_multiple_of(512)), "{path:?}: {parts:?}");
                     assert_eq!(parts.iter().map(|part| part.length).sum::<u64>(), range.length(), "{path:?}");
                 });

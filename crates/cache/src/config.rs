@@ -72,7 +72,8 @@ pub mod limits {
     /// How long SSDs of a read-write pool are waited for that fell silent together, if nothing is dirty.
     pub const SSD_GONE_TIMEOUT: Duration = Duration::from_secs(150);
     /// How long a backing device may answer nothing until it counts as one that hangs, and an administrator's change does not
-    /// wait for it; and how long a fill may take until other volumes' fills do not wait for it.
+    /// wait for it; how long a fill may take until other volumes' fills do not wait for it; and how long a host waits for what the
+    /// device says of its holes.
     pub const BACKING_TIMEOUT: Duration = Duration::from_secs(10);
     /// How long an administrator's change waits at most for one thing of a backing device that is only slow. Hosts are held off
     /// meanwhile.
@@ -81,6 +82,9 @@ pub mod limits {
     pub const SSD_READ_ERRORS_WARN: u64 = 100;
     /// Read errors (medium or checksum) of one run after which an SSD is expelled.
     pub const SSD_READ_ERRORS_MAX: u64 = 1000;
+    /// Pages of a volume in the write log that one answer to what of the volume is allocated looks at: what one turn of the thread
+    /// has time for.
+    pub const STATUS_PAGES_MAX: usize = 16_384;
     /// How long a stop waits for a backing device to flush.
     pub const STOP_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
     /// Bytes of zeroes that are written in one piece where a device cannot zero by itself.

@@ -4,6 +4,7 @@
 
 mod advisor;
 mod any_bytes;
+mod block_status;
 mod carried;
 mod copied_segments;
 mod flush_now;

@@ -179,6 +179,11 @@ impl Cell {
         self.entries.iter().any(|entry| entry.content == content && entry.dead_at.is_none())
     }
 
+    /// Whether that may have been read at some time since `begin`.
+    pub(crate) fn may_have_held(&self, content: Content, begin: Tick) -> bool {
+        self.entries.iter().any(|entry| entry.content == content && entry.is_visible_since(begin))
+    }
+
     /// Whether it is what some write made of it that may still show.
     pub(crate) fn has_held(&self, content: Content) -> bool {
         self.entries.iter().any(|entry| entry.content == content)

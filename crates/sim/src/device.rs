@@ -140,11 +140,18 @@ impl Device for SimDevice {
         self.write_bytes(Operation::WriteZeroes, range, &vec![0; index(range.length())]).await
     }
 
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+    async fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
         self.check(Operation::Allocation, range)?;
-        if self.disk.is_away(self.departures) {
-            return Err(DeviceError::new(DeviceErrorKind::Gone, Operation::Allocation, range));
-        }
+        let extents = self.extents(range, extents_max);
+        // It takes as long as a read, and says how it was when it began.
+        let answer = self.disk.submit_read(self.departures, range.start, 0);
+        Outcome { answer }.await.map_err(|kind| DeviceError::new(kind, Operation::Allocation, range))?;
+        Ok(extents)
+    }
+}
+
+impl SimDevice {
+    fn extents(&self, range: ByteRange, extents_max: usize) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::new();
         let mut at = range.start;
         while at < range.end {
@@ -158,6 +165,6 @@ impl Device for SimDevice {
             }
             at = end;
         }
-        Ok(extents)
+        extents
     }
 }

@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::{ByteRange, Env, ExtentKind, Instant, ZeroMode};
+use hotset_block::{ByteRange, Env, Extent, ExtentKind, Instant, ZeroMode};
 use hotset_cache::{Durability, Error, ErrorKind, Health, Volume, ZeroEffort};
 
 use crate::daemon::Daemon;
 use crate::executor::SimEnv;
 use crate::image::index;
-use crate::model::{Answered, WriteNumber};
+use crate::model::{Answered, Begun, WriteNumber};
 use crate::random::Random;
 use crate::second_loss::{self, Lost};
 use crate::shape::Profile;
@@ -102,7 +102,7 @@ impl Host {
             Request::Trim(range, durability) => self.trim(range, durability).await,
             Request::Zeroes(range, durability) => self.zeroes(range, durability).await,
             Request::Populate(range) => self.volume.populate(range).await,
-            Request::BlockStatus(range) => self.block_status(range),
+            Request::BlockStatus(range) => self.block_status(range).await,
         };
         host.waiting.set(host.waiting.get() - one);
         self.daemon.world.simulation.note(|| format!("volume {} request {name} answered: {outcome:?}", self.number));
@@ -223,8 +223,18 @@ impl Host {
     }
 
     /// What is called a hole has to be one.
-    fn block_status(&self, range: ByteRange) -> Result<(), Error> {
-        let extents = self.volume.block_status(range, 16)?;
+    async fn block_status(&self, range: ByteRange) -> Result<(), Error> {
+        let model = Rc::clone(&self.disk().model);
+        let begun = model.borrow_mut().begin_read();
+        let outcome = self.volume.block_status(range, 16).await;
+        if let Ok(extents) = &outcome {
+            self.judge_extents(begun, range, extents);
+        }
+        model.borrow_mut().end_look(begun);
+        outcome.map(drop)
+    }
+
+    fn judge_extents(&self, begun: Begun, range: ByteRange, extents: &[Extent]) {
         if extents.is_empty() {
             self.daemon.world.violate(format!("block status of {range:?} is empty"));
         }
@@ -234,11 +244,10 @@ impl Host {
             at += extent.length;
             let reads_as_zero = matches!(extent.kind, ExtentKind::Hole | ExtentKind::Zero);
             if reads_as_zero {
-                let judged = self.disk().model.borrow_mut().may_be_zero(part);
+                let judged = self.disk().model.borrow_mut().may_be_zero(begun, part);
                 self.daemon.world.report(judged.map_err(|what| format!("called a hole, {part:?}: {what}")));
             }
         }
-        Ok(())
     }
 
     // ---- the choice

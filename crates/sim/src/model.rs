@@ -145,7 +145,7 @@ impl VolumeModel {
 
     /// A read was answered. `bytes` is `None` if it was answered with an error.
     pub fn end_read(&mut self, begun: Begun, range: ByteRange, bytes: Option<&[u8]>) -> Result<(), String> {
-        self.reading.retain(|other| *other != begun.0);
+        self.end_look(begun);
         let Some(bytes) = bytes else { return Ok(()) };
         let (now, power_cut) = (self.tick(), self.power_cut);
         for (at, held) in self.cells_of(range).zip(bytes.chunks_exact(index(self.cell_bytes))) {
@@ -160,6 +160,11 @@ impl VolumeModel {
             }
         }
         Ok(())
+    }
+
+    /// What was asked about as [`Self::begin_read`] was answered, and no bytes with that.
+    pub fn end_look(&mut self, begun: Begun) {
+        self.reading.retain(|other| *other != begun.0);
     }
 
     pub fn begin_flush(&mut self) -> Begun {
@@ -327,11 +332,11 @@ impl VolumeModel {
         Ok(())
     }
 
-    /// Whether this range may read as zeroes.
-    pub fn may_be_zero(&mut self, range: ByteRange) -> Result<(), String> {
+    /// Whether some of this range, which is said to read as zeroes, did since `begun`.
+    pub fn may_be_zero(&mut self, begun: Begun, range: ByteRange) -> Result<(), String> {
         for at in self.cells_of(range) {
-            if !self.cell(at).may_hold(Content::Zeroes) {
-                return Err(self.complaint(at, &[0; 512], self.now));
+            if !self.cell(at).may_have_held(Content::Zeroes, begun.0) {
+                return Err(self.complaint(at, &[0; 512], begun.0));
             }
         }
         Ok(())

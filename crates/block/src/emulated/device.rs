@@ -152,9 +152,9 @@ impl<E: Env, S: Device> Device for EmulatedArray<E, S> {
         }
     }
 
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+    async fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
         self.check(Operation::Allocation, range)?;
-        self.shared.store.allocation(range, extents_max)
+        self.shared.store.allocation(range, extents_max).await
     }
 }
 

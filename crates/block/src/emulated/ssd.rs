@@ -188,8 +188,8 @@ impl<E: Env, S: Device> Device for EmulatedSsd<E, S> {
         join(self.shared.store.write_zeroes(range, mode), self.takes_operation()).await.0
     }
 
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
-        self.shared.store.allocation(range, extents_max)
+    async fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.shared.store.allocation(range, extents_max).await
     }
 }
 

@@ -113,7 +113,7 @@ impl Device for InstantDevice {
         self.memory.write_zeroes(range, mode).await
     }
 
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
-        self.memory.allocation(range, extents_max)
+    async fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.memory.allocation(range, extents_max).await
     }
 }

@@ -241,8 +241,8 @@ impl Device for AnyDevice {
         each!(self, device => device.write_zeroes(range, mode).await)
     }
 
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
-        each!(self, device => device.allocation(range, extents_max))
+    async fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+        each!(self, device => device.allocation(range, extents_max).await)
     }
 }
 

@@ -666,14 +666,19 @@ impl<E: Env> Backing<E> {
         }
     }
 
-    /// Which parts of a range of any bytes are allocated, if the device says. One that may have lost what it was given is not asked:
-    /// whoever copies the volume is to read it, and to hear of that.
-    pub(crate) fn allocation(&self, range: ByteRange, extents_max: usize) -> Option<Vec<Extent>> {
+    /// Which parts of a range of any bytes are allocated, if the device says in time. One that may have lost what it was given is not
+    /// believed: whoever copies the volume is to read it, and to hear of that.
+    pub(crate) async fn allocation(&self, range: ByteRange, extents_max: usize) -> Option<Vec<Extent>> {
+        let failures = self.failures.get();
         if self.latched.borrow().is_some() {
             return None;
         }
-        let wide = self.blocks_of(range);
-        let mut extents = self.device().ok()?.allocation(wide, extents_max).ok()?;
+        let (wide, device) = (self.blocks_of(range), self.device().ok()?);
+        let answer = within(&self.env, limits::BACKING_TIMEOUT, device.allocation(wide, extents_max)).await;
+        let mut extents = answer?.ok()?;
+        if self.failures.get() != failures {
+            return None;
+        }
         let mut start = wide.start;
         for extent in &mut extents {
             let told = ByteRange::at(start, extent.length);

@@ -51,7 +51,7 @@ pub(crate) mod view;
 pub(crate) mod write;
 pub(crate) mod zero;
 
-use hotset_block::{ByteRange, Discard, Env, Extent, ExtentKind, ZeroMode};
+use hotset_block::{ByteRange, Discard, Env, Extent, ZeroMode};
 
 use crate::address::{BlockKey, pages_of};
 use crate::advisor::miniature::Setup;
@@ -66,7 +66,6 @@ use crate::volume::backing::Backing;
 use crate::volume::clear::{Cleared, Clearing};
 use crate::volume::explain::Explanation;
 use crate::volume::fill::Filler;
-use crate::volume::in_log::LoggedVolume;
 use crate::volume::inner::{Volume, VolumeInner};
 use crate::volume::latency::LatencyCounters;
 use crate::volume::life::VolumeChange;
@@ -258,22 +257,12 @@ impl<E: Env> Volume<E> {
     }
 
     /// Which parts of `range` are allocated, at most `extents_max`; may end before the range does, never empty for a
-    /// range that is not. What has its newest
-    /// version in the write log is data, whatever the backing device says.
-    pub fn block_status(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, Error> {
+    /// range that is not. What has its newest version in the write log is data, whatever the backing device says; and all is data
+    /// if that says nothing in time.
+    pub async fn block_status(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, Error> {
         let volume = &self.inner;
         volume.check(range, u64::MAX)?;
-        let data = vec![Extent { length: range.length(), kind: ExtentKind::Data }];
-        let extents = match volume.backing.allocation(range, extents_max) {
-            Some(extents) if !extents.is_empty() => extents,
-            Some(_) | None => return Ok(data),
-        };
-        let attached = volume.attached();
-        let logged = attached.as_deref().and_then(|attached| LoggedVolume::of(volume, attached));
-        Ok(match logged {
-            Some(logged) => logged.with_live_pages(range, extents, extents_max),
-            None => extents,
-        })
+        Ok(volume.allocation(range, extents_max).await)
     }
 
     pub fn status(&self) -> VolumeStatus {

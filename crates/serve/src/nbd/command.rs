@@ -162,7 +162,7 @@ pub(crate) async fn perform<E: Env>(volume: &Volume<E>, request: &Request) -> Re
         Command::Cache => Box::pin(populate(volume, range)).await?,
         Command::BlockStatus => {
             let extents_max = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
-            return volume.block_status(range, extents_max).map(Answer::Extents);
+            return Box::pin(volume.block_status(range, extents_max)).await.map(Answer::Extents);
         }
         Command::Write | Command::Disconnect | Command::Unknown(_) => unreachable!("not a request of those"),
     }
