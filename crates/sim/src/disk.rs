@@ -553,6 +553,11 @@ impl Disk {
     }
 
     /// It answers nothing until [`Self::answer_again`].
+    pub fn is_silent(&self) -> bool {
+        self.state.borrow().silent
+    }
+
+    /// From now on it answers nothing.
     pub fn fall_silent(&self) {
         self.simulation.note(|| format!("{}: falls silent", self.name));
         self.state.borrow_mut().silent = true;

@@ -17,7 +17,9 @@ const STEPS_MAX: u64 = 1_000_000;
 
 /// Reads the pool's dirty data out, if nothing was ever wrong with its SSDs: all of it is there.
 pub fn check(world: &Rc<World>) {
-    let whole = world.ssds.iter().all(|ssd| ssd.present.get() && !ssd.disk.is_gone());
+    // One that the end of the daemon found silent stays so until the next start.
+    let answers = |ssd: &Disk| !ssd.is_gone() && !ssd.is_silent();
+    let whole = world.ssds.iter().all(|ssd| ssd.present.get() && answers(&ssd.disk));
     let trouble = world.ssds_suffered.get() || world.state_is_blank.get() || world.blind.get();
     if !world.writes_back() || world.pool.get() != PoolKnown::Yes || !whole || trouble {
         return;
