@@ -81,8 +81,17 @@ impl LogRun {
 
     /// Each of its pages, and where it lies.
     pub(crate) fn places(&self) -> impl Iterator<Item = (u64, Place)> {
-        let data = matches!(self.first.content, Content::Data { .. });
-        self.pages.clone().zip(0..).map(move |(page, offset)| (page, self.first.place.at(offset, data)))
+        self.pages.clone().zip(0..).map(move |(page, offset)| (page, self.place_at(offset)))
+    }
+
+    /// Where a page of it lies; `None`: it is none of them.
+    pub(crate) fn place_of(&self, page: u64) -> Option<Place> {
+        let offset = page.checked_sub(self.pages.start).filter(|_| page < self.pages.end)?;
+        Some(self.place_at(u32::try_from(offset).expect("a run has fewer than 2^32 pages")))
+    }
+
+    fn place_at(&self, offset: u32) -> Place {
+        self.first.place.at(offset, self.is_data())
     }
 
     /// Whether these are its pages.

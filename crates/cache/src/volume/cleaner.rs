@@ -178,8 +178,8 @@ impl<E: Env> LoggedVolume<'_, E> {
         }
         volume.backing.flush().await?;
         let flusher = &volume.backing.flusher;
-        let is_flushed = |(mark, _): &mut (Mark, LogRun)| flusher.covers(*mark);
-        let flushed: Vec<_> = attached.written_out.borrow_mut().extract_if(.., is_flushed).collect();
+        let is_flushed = |(mark, _): &(Mark, LogRun)| flusher.covers(*mark);
+        let flushed = attached.written_out.borrow_mut().take(is_flushed);
         let runs: Vec<LogRun> = flushed.into_iter().map(|(_, run)| run).collect();
         self.mark_clean(&runs);
         Ok(())

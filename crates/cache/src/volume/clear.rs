@@ -117,7 +117,7 @@ impl<'v, E: Env> Clearing<'v, E> {
             })
             .await?;
         if let Some(attached) = attached {
-            attached.written_out.borrow_mut().clear();
+            attached.written_out.take();
             attached.pool.clean.forget_unpublished_of(attached.index);
         }
         volume.backing.close();

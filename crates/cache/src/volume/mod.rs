@@ -2,6 +2,7 @@
 //! (`volume/write.rs`).
 
 // Nouns: what is true now.
+pub(crate) mod by_pages;
 pub(crate) mod cleaning;
 pub(crate) mod destination;
 pub(crate) mod effort;

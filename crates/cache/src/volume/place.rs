@@ -21,6 +21,7 @@ use crate::members::io::add;
 use crate::members::pool_life::PoolLife;
 use crate::reasons::VolumeFence;
 use crate::status::CacheUse;
+use crate::volume::by_pages::ByPages;
 use crate::volume::inner::VolumeInner;
 use crate::volume::settings::SettingsNow;
 
@@ -36,7 +37,7 @@ pub(crate) struct Attached<E: Env> {
     /// Pages whose fingerprint is settled: the first write to one is recorded before it is done.
     pub(super) judged_pages: RefCell<Vec<u64>>,
     /// What was written to the backing device beside the cleaner: clean as soon as that was flushed.
-    pub(super) written_out: RefCell<Vec<(Mark, LogRun)>>,
+    pub(super) written_out: RefCell<ByPages<(Mark, LogRun)>>,
     /// Pages that hosts' own writes take there now.
     writing_out: Cell<u64>,
 }
@@ -64,14 +65,14 @@ impl<E: Env> Attached<E> {
 
     /// Hands on each run that was written out, is durable on the backing device, and may still be dirty.
     pub(crate) fn written_out_durably(&self, flusher: &Flusher, each: impl Fn(&LogRun)) {
-        self.written_out.borrow().iter().filter(|(mark, _)| flusher.covers(*mark)).for_each(|(_, run)| each(run));
+        self.written_out.borrow().values().filter(|(mark, _)| flusher.covers(*mark)).for_each(|(_, run)| each(run));
     }
 
     /// The cleaner writes again what is too much to remember.
     pub(super) fn remember_written_out(&self, runs: impl Iterator<Item = (Mark, LogRun)>) {
         let mut written_out = self.written_out.borrow_mut();
         let room = WRITTEN_OUT_MAX.saturating_sub(written_out.len());
-        written_out.extend(runs.take(room));
+        runs.take(room).for_each(|(mark, run)| written_out.add(run.pages.clone(), (mark, run)));
         let has_many = written_out.len() >= WRITTEN_OUT_MANY;
         drop(written_out);
         if has_many {
@@ -91,7 +92,7 @@ impl<E: Env> Attached<E> {
 
     /// Pages that hosts' own writes took to the backing device since its last flush, or are taking there.
     pub(super) fn pages_written_out(&self) -> u64 {
-        let written: u64 = self.written_out.borrow().iter().map(|(_, run)| run.pages.end - run.pages.start).sum();
+        let written: u64 = self.written_out.borrow().values().map(|(_, run)| run.pages.end - run.pages.start).sum();
         written + self.writing_out.get()
     }
 
@@ -103,10 +104,7 @@ impl<E: Env> Attached<E> {
 
     /// The backing device has what the log has of the page in this place.
     pub(super) fn wrote_out(&self, page: u64, place: Place) -> bool {
-        self.written_out
-            .borrow()
-            .iter()
-            .any(|(_, run)| run.pages.contains(&page) && run.places().any(|own| own == (page, place)))
+        self.written_out.borrow().of_page(page).any(|(_, run)| run.place_of(page) == Some(place))
     }
 }
 
