@@ -43,6 +43,7 @@ pub use error::{Error, ErrorKind, Remedy};
 pub use format::layout::STATE_BYTES;
 pub use format::{Corrupt, FORMAT_VERSION, Newer, Unusable};
 pub use members::label::{LABEL_BYTES, Named, SsdLabel, inspect};
+pub use members::newcomer::random_uuid;
 pub use members::owner::{Takeover, check_owner, dismiss_owner, may_have_owner, refuse_living};
 pub use memory_cache::{MemoryCache, MemoryCacheStatus};
 pub use pool::attach::{FenceCause, Reattached};

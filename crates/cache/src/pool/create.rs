@@ -22,8 +22,9 @@ use crate::pool::inner::PoolInner;
 use crate::pool::open::Parts;
 use crate::pool::plan::{PoolSpec, plan};
 
-/// See [`crate::Pool::create`].
-pub(crate) async fn create<E: Env>(
+/// See [`crate::Pool::create_as`].
+pub(crate) async fn create_as<E: Env>(
+    uuid: u128,
     env: E,
     spec: PoolSpec,
     ssds: Vec<Named<E::Device>>,
@@ -33,7 +34,6 @@ pub(crate) async fn create<E: Env>(
     plan(&spec, &sizes)?;
     check_state_size::<E>(&state)?;
     refuse_living(&env, &ssds).await?;
-    let uuid = random_uuid(&env);
     let smallest = sizes.iter().min().copied().expect("a planned pool has an SSD");
     let segment_bytes = segment_bytes_for(spec.settings.block_bytes, smallest);
     let mut parts = Parts {

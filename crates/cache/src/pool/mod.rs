@@ -36,6 +36,7 @@ use crate::config::{PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::log::Log;
 use crate::members::label::Named;
+use crate::members::newcomer::random_uuid;
 use crate::members::ssd::Ssd;
 use crate::pool::attach::Reattached;
 use crate::pool::close::Closed;
@@ -78,7 +79,18 @@ impl<E: Env> Pool<E> {
 
     /// Makes a pool and opens it. Whatever the SSDs held is lost: the caller checked for foreign signatures.
     pub async fn create(env: E, spec: PoolSpec, ssds: Vec<Named<E::Device>>, state: E::Device) -> Result<Self, Error> {
-        let inner = crate::pool::create::create(env, spec, ssds, state).await?;
+        Self::create_as(random_uuid(&env), env, spec, ssds, state).await
+    }
+
+    /// The same with a UUID that was chosen before, and that no pool ever had, not even one whose making was cut off.
+    pub async fn create_as(
+        uuid: u128,
+        env: E,
+        spec: PoolSpec,
+        ssds: Vec<Named<E::Device>>,
+        state: E::Device,
+    ) -> Result<Self, Error> {
+        let inner = crate::pool::create::create_as(uuid, env, spec, ssds, state).await?;
         Ok(Self { inner })
     }
 

@@ -56,6 +56,10 @@ pub(crate) struct Conversion {
     pub(crate) target: ConversionTarget,
     /// Of the pool before: 32 hexadecimal digits.
     pub(crate) uuid: String,
+    /// Of the pool that it becomes: one for each time that somebody began to make it, as far as SSDs may still have it. Records of older
+    /// versions do not say them.
+    #[serde(default)]
+    pub(crate) new_uuids: Vec<String>,
     pub(crate) io_type: IoType,
     pub(crate) settings: PoolSet,
     pub(crate) ssds: Vec<Converted>,
@@ -94,6 +98,12 @@ impl ConversionTarget {
 }
 
 impl Conversion {
+    /// Whether a pool of this UUID is the one before, or the one that it becomes. A name is no proof: a pool of another machine may
+    /// have the same.
+    pub(crate) fn is_of_it(&self, uuid: &str) -> bool {
+        uuid == self.uuid || self.new_uuids.iter().any(|new| new == uuid)
+    }
+
     /// The settings of the new pool, as they were recorded.
     pub(crate) fn new_settings(&self) -> Result<PoolSettings, hotset_cache::Error> {
         let kind = words::engine_pool_kind(self.target.kind);
@@ -206,6 +216,7 @@ mod tests {
             phase: ConversionPhase::Rewriting,
             target: ConversionTarget { checksums: false, ..target(PoolKind::ReadWrite, settings.block_bytes.get()) },
             uuid: String::new(),
+            new_uuids: Vec::new(),
             io_type: words::io_type(settings.io_type),
             settings: as_set(&settings),
             ssds: Vec::new(),

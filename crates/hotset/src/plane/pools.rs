@@ -8,7 +8,7 @@ use hotset_block::{ByteRange, Device, HostDevice, HostEnv};
 use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{
     BackingEvidence, DirtyData, Drained, Error, FailedSsd, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached,
-    Removed, Takeover, dismiss_owner, may_have_owner,
+    Removed, Takeover, dismiss_owner, may_have_owner, random_uuid,
 };
 
 use super::device;
@@ -35,9 +35,26 @@ impl Plane {
 }
 
 impl PlanePools {
+    /// A UUID for a pool that is to be made.
+    pub(crate) fn new_uuid(&self) -> u128 {
+        random_uuid(&self.plane.env)
+    }
+
     /// Makes a pool on SSDs that may be overwritten.
     pub(crate) async fn create_pool(
         self,
+        spec: PoolSpec,
+        ssds: Vec<String>,
+        state: PathBuf,
+    ) -> Result<PoolStatus, Error> {
+        let uuid = self.new_uuid();
+        self.create_pool_as(uuid, spec, ssds, state).await
+    }
+
+    /// The same, of a UUID that no pool ever had.
+    pub(crate) async fn create_pool_as(
+        self,
+        uuid: u128,
         spec: PoolSpec,
         ssds: Vec<String>,
         state: PathBuf,
@@ -48,7 +65,7 @@ impl PlanePools {
         }
         let ssds = self.open_ssds(&ssds).await?;
         let state = device::open_member(&self.plane.env, &state).await?;
-        let pool = Pool::create(self.env_of(&name), spec, ssds, state).await?;
+        let pool = Pool::create_as(uuid, self.env_of(&name), spec, ssds, state).await?;
         let status = pool.status();
         self.plane.keep_pool(name, pool)?;
         Ok(status)

@@ -138,10 +138,10 @@ impl Rewriting {
             self.records.offline().pools.remove(name.as_str());
             return self.records.save_pool(name).await;
         }
-        let of = conversion.clone();
+        let (of, mut conversion) = (conversion.clone(), conversion.clone());
         let candidates = blocking(move || own_ssds(&of)).await??;
         let paths: Vec<String> = candidates.iter().map(|candidate| candidate.path.clone()).collect();
-        if is_made(conversion, &candidates)
+        if is_made(&conversion, &candidates)
             && let Ok(opened) = self.opening.open(name, paths.clone(), Missing::Refuse).await
         {
             self.opening.open_volumes_of(name, opened).await;
@@ -153,7 +153,11 @@ impl Rewriting {
         self.records.state.reset_member(name).map_err(|error| self.records.state_failed(&error))?;
         let member = self.records.state.member(name);
         let (thread, opening) = self.records.plane.for_pool();
-        let status = thread.call(move |plane| plane.pools().create_pool(spec, paths, member)).await?;
+        let new = thread.call(async |plane| Ok(plane.pools().new_uuid())).await?;
+        // On record before any SSD has it: what a crash leaves is known by it.
+        conversion.new_uuids = new_uuids(&conversion, &candidates, uuid(new));
+        self.converting.write_conversion(conversion)?;
+        let status = thread.call(move |plane| plane.pools().create_pool_as(new, spec, paths, member)).await?;
         drop(opening);
         self.records.offline().pools.remove(name.as_str());
         self.opening.note_shared_disks(&status).await?;
@@ -234,6 +238,7 @@ pub(super) async fn conversion_of(
         phase: ConversionPhase::Draining,
         target,
         uuid: uuid(now.uuid),
+        new_uuids: Vec::new(),
         io_type: words::io_type(settings.io_type),
         settings: as_set(&settings),
         ssds,
@@ -263,13 +268,20 @@ fn own(ssd: &Converted, of: Option<&Conversion>) -> Result<Candidate, ApiError> 
     let label = candidate.label.as_ref();
     let is_old_pools = label.zip(of).is_some_and(|(label, of)| uuid(label.pool_uuid) == of.uuid);
     check_is_same(ssd, &now, is_old_pools)?;
-    let is_pools = label.zip(of).is_some_and(|(label, of)| label.pool_name.as_str() == of.pool);
+    check_is_ours(&candidate, of)?;
+    Ok(candidate)
+}
+
+/// What it holds is nothing, or of the pool before, or of the one that this becomes.
+fn check_is_ours(candidate: &Candidate, of: Option<&Conversion>) -> Result<(), ApiError> {
+    let label = candidate.label.as_ref();
+    let is_pools = label.zip(of).is_some_and(|(label, of)| of.is_of_it(&uuid(label.pool_uuid)));
     match &candidate.signature {
         Some(signature) if !is_pools => {
-            let message = format!("SSD {path}: it carries {signature}; it is not overwritten");
+            let message = format!("SSD {}: it carries {signature}; it is not overwritten", candidate.path);
             Err(ApiError::new(ApiErrorKind::Refused, message))
         }
-        Some(_) | None => Ok(candidate),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -290,16 +302,89 @@ fn check_is_same(ssd: &Converted, now: &DeviceIdentity, is_old_pools: bool) -> R
     Err(ApiError::new(ApiErrorKind::Refused, message))
 }
 
-/// Whether all SSDs are of one pool, and that is not the old one.
+/// Whether all SSDs are of one pool, and that is the one that this becomes.
 fn is_made(conversion: &Conversion, candidates: &[Candidate]) -> bool {
-    let mut uuids = candidates.iter().map(|candidate| candidate.label.as_ref().map(|label| uuid(label.pool_uuid)));
+    let mut uuids = candidates.iter().map(pool_uuid);
     let Some(Some(first)) = uuids.next() else { return false };
-    first != conversion.uuid && uuids.all(|other| other.as_ref() == Some(&first))
+    conversion.new_uuids.contains(&first) && uuids.all(|other| other.as_ref() == Some(&first))
+}
+
+fn pool_uuid(candidate: &Candidate) -> Option<String> {
+    candidate.label.as_ref().map(|label| uuid(label.pool_uuid))
+}
+
+/// Those of the pool that this becomes which an SSD has, and `new`.
+fn new_uuids(conversion: &Conversion, candidates: &[Candidate], new: String) -> Vec<String> {
+    let found: Vec<String> = candidates.iter().filter_map(pool_uuid).collect();
+    let left = conversion.new_uuids.iter().filter(|uuid| found.contains(uuid)).cloned();
+    left.chain([new]).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use hotset_block::Footprint;
+    use hotset_cache::SsdLabel;
+    use hotset_cache::config::{IoType, PoolKind, PoolSettings};
+
     use super::*;
+
+    fn conversion(uuid_before: u128, new_uuids: &[u128]) -> Conversion {
+        let preset = PoolSettings::preset(PoolKind::Read, IoType::Custom);
+        Conversion {
+            pool: "tank".to_owned(),
+            phase: ConversionPhase::Rewriting,
+            target: ConversionTarget {
+                kind: words::pool_kind(PoolKind::Read),
+                block_size_bytes: 65_536,
+                checksums: true,
+            },
+            uuid: uuid(uuid_before),
+            new_uuids: new_uuids.iter().map(|new| uuid(*new)).collect(),
+            io_type: words::io_type(preset.io_type),
+            settings: as_set(&preset),
+            ssds: Vec::new(),
+            spares: Vec::new(),
+            volumes: Vec::new(),
+        }
+    }
+
+    /// An SSD of a pool `tank`.
+    fn ssd_of(pool_uuid: u128) -> Candidate {
+        let (pool_name, kind) = ("tank".parse().unwrap(), PoolKind::Read);
+        Candidate {
+            path: "/dev/sdb".to_owned(),
+            footprint: Footprint::default(),
+            size_bytes: 1 << 30,
+            sparse: false,
+            label: Some(SsdLabel { pool_name, pool_uuid, ssd_uuid: 7, kind, spare: false }),
+            signature: Some("an SSD of pool tank".to_owned()),
+        }
+    }
+
+    // An SSD of another machine's pool of the same name was overwritten.
+    #[test]
+    fn what_is_overwritten_is_of_the_pool_before_or_of_the_one_that_was_begun_and_of_no_other_of_that_name() {
+        let of = conversion(1, &[2, 3]);
+        let is_ours = |pool_uuid, of: Option<&Conversion>| check_is_ours(&ssd_of(pool_uuid), of).is_ok();
+        assert_eq!([1, 2, 3, 4].map(|pool| is_ours(pool, Some(&of))), [true, true, true, false]);
+        assert!(!is_ours(1, None), "a spare holds nothing");
+        let bare = Candidate { label: None, signature: None, ..ssd_of(4) };
+        assert!(check_is_ours(&bare, Some(&of)).is_ok());
+    }
+
+    #[test]
+    fn a_pool_that_is_there_is_taken_for_the_new_one_if_that_was_begun() {
+        let of = conversion(1, &[2, 3]);
+        let made = |pools: &[u128]| is_made(&of, &pools.iter().map(|pool| ssd_of(*pool)).collect::<Vec<_>>());
+        assert!(made(&[2, 2]) && made(&[3]));
+        assert!(!made(&[2, 3]) && !made(&[1, 1]) && !made(&[4, 4]) && !made(&[]));
+    }
+
+    #[test]
+    fn of_the_tries_before_those_are_remembered_that_an_ssd_shows() {
+        let of = conversion(1, &[2, 3]);
+        assert_eq!(new_uuids(&of, &[ssd_of(1), ssd_of(3)], uuid(9)), [uuid(3), uuid(9)]);
+    }
 
     fn is_same(recorded: (&str, u128), now: (&str, u128), is_old_pools: bool) -> bool {
         let ssd = Converted { path: "/dev/sdb".to_owned(), identity: recorded.0.to_owned(), boot: uuid(recorded.1) };
