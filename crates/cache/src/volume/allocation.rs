@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn pages_beside_each_other_are_one_run() {
         let mut found = LoggedData { runs: Vec::new(), end: 10 * PAGE };
-        [1, 2, 4].map(|page| found.add(ByteRange::at(page * PAGE, PAGE)));
+        [1, 2, 4].into_iter().for_each(|page| found.add(ByteRange::at(page * PAGE, PAGE)));
         assert_eq!(found.runs, [ByteRange::at(PAGE, 2 * PAGE), ByteRange::at(4 * PAGE, PAGE)]);
     }
 }
