@@ -793,7 +793,7 @@ fn rounded(size: u64, block: u32) -> io::Result<u64> {
 }
 
 /// In whole sectors, also at the end of a file that has less than one there.
-fn extents(file: &OwnedFd, range: ByteRange, extents_max: usize) -> io::Result<Vec<Extent>> {
+pub(crate) fn extents(file: &OwnedFd, range: ByteRange, extents_max: usize) -> io::Result<Vec<Extent>> {
     let mut found = Vec::new();
     let mut position = range.start;
     while position < range.end && found.len() < extents_max {

@@ -3,12 +3,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::file::open_alone;
-use crate::{Buf, OpenError, PAGE_BYTES, sys};
+use crate::file::{extents, open_alone};
+use crate::{Buf, ByteRange, Extent, ExtentKind, OpenError, PAGE_BYTES, sys};
 
 /// Bytes that are written at a time, and between two calls of the progress function.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -22,6 +23,13 @@ pub fn create_image(path: &Path, size_bytes: u64, progress: &mut dyn FnMut(u64))
         let message = format!("the size of an image must be a multiple of {page} bytes, but is {size_bytes}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
+    if let Some(file) = create_nameless(path)? {
+        fill(&file, size_bytes, progress)?;
+        file.sync_all()?;
+        let file = OwnedFd::from(file);
+        sys::give_name(&file, path)?;
+        return make_durable(&File::from(file), path);
+    }
     let file = create(path)?;
     let result = fill(&file, size_bytes, progress).and_then(|()| make_durable(&file, path));
     if result.is_err() {
@@ -29,6 +37,30 @@ pub fn create_image(path: &Path, size_bytes: u64, progress: &mut dyn FnMut(u64))
         let _ = fs::remove_file(path);
     }
     result
+}
+
+/// A file that has its name only when it is whole: whoever is killed before that leaves nothing behind. `None`: the file system
+/// has none such.
+fn create_nameless(path: &Path) -> io::Result<Option<File>> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(io::Error::from_raw_os_error(libc::EEXIST));
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    for flags in [libc::O_TMPFILE | libc::O_DIRECT, libc::O_TMPFILE] {
+        match options.custom_flags(flags).open(directory_of(path)) {
+            Ok(file) => return Ok(Some(file)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT) => {}
+                Some(_) | None => return Err(error),
+            },
+        }
+    }
+    Ok(None)
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Direct I/O keeps the image out of the page cache; where the file system has none, buffered writes do.
@@ -46,7 +78,7 @@ fn create(path: &Path) -> io::Result<File> {
 
 /// Writes what the image reads as to where it is read, so that no hole is left and its content stays. Meanwhile nobody else uses
 /// it. Blocks for as long as that takes; `progress` is told of the bytes that were written since it was told last, and breaks off.
-/// What was written until then stays.
+/// Unless all of it was written, the room that this took in the file system is given back.
 ///
 /// # Errors
 /// `Busy` if somebody uses it; whatever reading and writing it ends with.
@@ -55,22 +87,51 @@ pub fn fill_image(path: &Path, progress: &mut dyn FnMut(u64) -> ControlFlow<()>)
     let mut fill = || {
         // The lock is of this one, too.
         let file = File::from(locked.try_clone()?);
-        let size_bytes = file.metadata()?.len();
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let mut done = 0;
-        while done < size_bytes {
-            let length = length_at(done, size_bytes);
-            file.read_exact_at(&mut chunk[..length], done)?;
-            file.write_all_at(&chunk[..length], done)?;
-            done += widened(length);
-            if progress(widened(length)).is_break() {
-                return Ok(ControlFlow::Break(()));
+        let holes = holes(&locked, file.metadata()?.len())?;
+        let filled = fill_holes(&file, progress);
+        if !matches!(filled, Ok(ControlFlow::Continue(()))) {
+            for hole in holes {
+                // Best effort: the first error is the one to report.
+                let _ = sys::punch(&locked, hole.start, hole.end - hole.start);
             }
         }
-        file.sync_all()?;
-        Ok(ControlFlow::Continue(()))
+        filled
     };
     fill().map_err(|source| OpenError::new(path, "write to all of", source))
+}
+
+fn fill_holes(file: &File, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> io::Result<ControlFlow<()>> {
+    let size_bytes = file.metadata()?.len();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut done = 0;
+    while done < size_bytes {
+        let length = length_at(done, size_bytes);
+        file.read_exact_at(&mut chunk[..length], done)?;
+        file.write_all_at(&chunk[..length], done)?;
+        done += widened(length);
+        if progress(widened(length)).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    file.sync_all()?;
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Pieces of a file that are looked at for holes.
+const EXTENTS_MAX: usize = 1 << 16;
+
+/// The holes among the first pieces of a file.
+fn holes(file: &OwnedFd, size_bytes: u64) -> io::Result<Vec<Range<u64>>> {
+    let mut start = 0;
+    let mut found = Vec::new();
+    for Extent { length, kind } in extents(file, ByteRange { start: 0, end: size_bytes }, EXTENTS_MAX)? {
+        match kind {
+            ExtentKind::Hole => found.push(start..start + length),
+            ExtentKind::Data | ExtentKind::Zero => {}
+        }
+        start += length;
+    }
+    Ok(found)
 }
 
 /// Bytes of the chunk there.
@@ -101,8 +162,7 @@ fn fill(file: &File, size_bytes: u64, progress: &mut dyn FnMut(u64)) -> io::Resu
 
 fn make_durable(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()
+    File::open(directory_of(path))?.sync_all()
 }
 
 #[cfg(test)]
@@ -147,7 +207,7 @@ mod tests {
             ControlFlow::Break(())
         });
         assert_eq!((filled.unwrap(), calls), (ControlFlow::Break(()), 1));
-        assert!(fs::metadata(&path).unwrap().blocks() * 512 < 64 << 20);
+        assert_eq!(fs::metadata(&path).unwrap().blocks(), 0, "the room is given back");
         let missing = fill_image(&directory.path().join("none"), &mut |_| ControlFlow::Continue(()));
         assert_eq!(missing.unwrap_err().kind, DeviceErrorKind::Gone);
     }
@@ -157,7 +217,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ssd");
         let mut reports = Vec::new();
-        create_image(&path, 9 << 20, &mut |done| reports.push(done)).unwrap();
+        create_image(&path, 9 << 20, &mut |done| {
+            assert!(!path.exists(), "whoever is killed now leaves nothing behind");
+            reports.push(done);
+        })
+        .unwrap();
         assert_eq!(reports, [4 << 20, 8 << 20, 9 << 20]);
         let metadata = fs::metadata(&path).unwrap();
         assert_eq!(metadata.len(), 9 << 20);

@@ -321,6 +321,24 @@ pub(crate) fn reserve(fd: &OwnedFd, length: u64) -> io::Result<()> {
     check(unsafe { libc::fallocate(fd.as_raw_fd(), 0, 0, length) }).map(drop)
 }
 
+/// Gives a file that was opened without a name this one, which nothing may have.
+pub(crate) fn give_name(fd: &OwnedFd, path: &Path) -> io::Result<()> {
+    let own = CString::new(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let here = libc::AT_FDCWD;
+    // SAFETY: both pointers are of live strings that end with a zero, which `CString` keeps.
+    check(unsafe { libc::linkat(here, own.as_ptr(), here, path.as_ptr(), libc::AT_SYMLINK_FOLLOW) }).map(drop)
+}
+
+/// Gives back what the file takes there; it reads as zeroes.
+pub(crate) fn punch(fd: &OwnedFd, start: u64, length: u64) -> io::Result<()> {
+    let invalid = |_| io::Error::from_raw_os_error(libc::EFBIG);
+    let (start, length) = (i64::try_from(start).map_err(invalid)?, i64::try_from(length).map_err(invalid)?);
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: no pointers are passed.
+    check(unsafe { libc::fallocate(fd.as_raw_fd(), mode, start, length) }).map(drop)
+}
+
 /// Sets an integer socket option.
 pub(crate) fn set_option(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     let pointer: *const c_void = (&raw const value).cast();
