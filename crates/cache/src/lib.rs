@@ -65,6 +65,7 @@ pub use status::{
 };
 pub use volume::clear::Cleared;
 pub use volume::explain::{Explanation, FillState, InPool, LogCopy};
+pub use volume::failures::Failure;
 pub use volume::flush_now::Flushed;
 pub use volume::inner::Volume;
 pub use volume::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};

@@ -19,6 +19,7 @@ use crate::memory_cache::{MemoryCache, VolumePages};
 use crate::status::VolumeStats;
 use crate::volume::backing::{Backing, Failures};
 use crate::volume::cleaning::VolumeCleaning;
+use crate::volume::failures::HostFailures;
 use crate::volume::life::{VolumeChange, VolumeLife};
 use crate::volume::line::Line;
 use crate::volume::locks::{Held, RangeLocks};
@@ -67,6 +68,7 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) recorder: Recorder,
     pub(crate) tap: Tap,
     pub(crate) stats: Stats,
+    pub(crate) host_failures: HostFailures,
     pub(crate) last_misses: LastMisses,
     pub(crate) life: VolumeLife,
     pub(crate) cleaning: VolumeCleaning,
@@ -125,6 +127,7 @@ impl<E: Env> VolumeInner<E> {
             stream_went_around: Cell::new(None),
             recorder: Recorder::default(),
             tap: Tap::default(),
+            host_failures: HostFailures::default(),
             stats,
             last_misses: LastMisses::default(),
             life: VolumeLife::default(),

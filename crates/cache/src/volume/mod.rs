@@ -6,6 +6,7 @@ pub(crate) mod by_pages;
 pub(crate) mod cleaning;
 pub(crate) mod destination;
 pub(crate) mod effort;
+pub(crate) mod failures;
 pub(crate) mod held_pages;
 pub(crate) mod latency;
 pub(crate) mod life;
@@ -66,6 +67,7 @@ use crate::status::{ErrorAnswer, Health, VolumeStatus};
 use crate::volume::backing::Backing;
 use crate::volume::clear::{Cleared, Clearing};
 use crate::volume::explain::Explanation;
+use crate::volume::failures::Failure;
 use crate::volume::fill::Filler;
 use crate::volume::inner::{Volume, VolumeInner};
 use crate::volume::latency::LatencyCounters;
@@ -188,6 +190,16 @@ impl<E: Env> Volume<E> {
             }
             ErrorAnswer::Invalid => add(&stats.invalid, 1),
         }
+    }
+
+    /// Why a host was answered with an error, by the layer that does.
+    pub fn note_failure(&self, error: &Error) {
+        self.inner.host_failures.note(error);
+    }
+
+    /// Why hosts were answered with errors since this was asked last.
+    pub fn take_failures(&self) -> Vec<Failure> {
+        self.inner.host_failures.take()
     }
 
     /// Whether TRIM changes anything here (the backing device's discard reads back zero).

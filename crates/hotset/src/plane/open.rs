@@ -9,7 +9,7 @@ use super::places::Places;
 use hotset_block::{Env, HostEnv, RealInstant};
 use hotset_cache::config::{PAGE, PoolName, VolumeName};
 use hotset_cache::{
-    Error, ErrorKind, LatencyCounters, MemoryCache, MemoryCacheStatus, Pool, PoolStatus, Volume, VolumeStatus,
+    Error, ErrorKind, Failure, LatencyCounters, MemoryCache, MemoryCacheStatus, Pool, PoolStatus, Volume, VolumeStatus,
 };
 use hotset_serve::{ConnectionStatus, Door, Exports, ServerCounters, ServerSettings, nbd};
 
@@ -114,6 +114,16 @@ impl Plane {
     /// What the server of hosts counts.
     pub(crate) fn server_counters(&self) -> (ServerCounters, String) {
         (self.exports.counters(), self.exports.refused_handshake())
+    }
+
+    /// Why requests of hosts failed since this was asked last, by volume.
+    pub(crate) fn take_failures(&self) -> Vec<(VolumeName, Failure)> {
+        let volumes = self.volumes.borrow();
+        let of_volume = |(name, volume): (&VolumeName, &Volume<HostEnv>)| {
+            let failures = volume.take_failures().into_iter();
+            failures.map(|failure| (name.clone(), failure)).collect::<Vec<_>>()
+        };
+        volumes.iter().flat_map(of_volume).collect()
     }
 
     pub(super) fn connections(&self) -> Vec<(ConnectionStatus, Duration)> {

@@ -181,7 +181,7 @@ async fn populate<E: Env>(volume: &Volume<E>, range: ByteRange) -> Result<(), Er
 }
 
 /// The only place where our errors become the client's ("Error values").
-pub(crate) fn errno(kind: ErrorKind) -> u32 {
+fn errno(kind: ErrorKind) -> u32 {
     match kind {
         ErrorKind::Invalid | ErrorKind::OutOfRange => errno::EINVAL,
         ErrorKind::ReadOnly => errno::EPERM,
@@ -200,8 +200,17 @@ pub(crate) fn errno(kind: ErrorKind) -> u32 {
     }
 }
 
+/// What a request that failed is answered with, and counts as. Why it failed is noted where that is not the host's mistake.
+pub(crate) fn failure_answer<E: Env>(volume: &Volume<E>, error: &Error) -> (u32, ErrorAnswer) {
+    let why = reason(error.kind);
+    if why == ErrorAnswer::Failed {
+        volume.note_failure(error);
+    }
+    (errno(error.kind), why)
+}
+
 /// What a failure counts as.
-pub(crate) fn reason(kind: ErrorKind) -> ErrorAnswer {
+fn reason(kind: ErrorKind) -> ErrorAnswer {
     match kind {
         // A fast zeroing that the device cannot do is asked for to learn that.
         ErrorKind::Invalid | ErrorKind::OutOfRange | ErrorKind::ReadOnly | ErrorKind::Unsupported => {

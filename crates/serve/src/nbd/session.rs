@@ -14,7 +14,7 @@ use hotset_block::{Buf, Env, HostEnv, Instant};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorAnswer, Volume};
 
-use super::command::{Answer, Terms, durability, errno, operation, payload_bytes, perform, reason};
+use super::command::{Answer, Terms, durability, failure_answer, operation, payload_bytes, perform};
 use super::replies::{Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
 use crate::exports;
@@ -270,7 +270,10 @@ impl Session {
         let Some(cost) = self.inflight.end(ticket) else { return };
         match outcome {
             Ok(answer) => self.reply(self.success(request, answer, cost)),
-            Err(error) => self.answer_error(request, errno(error.kind), reason(error.kind), cost),
+            Err(error) => {
+                let (errno, why) = failure_answer(&self.volume, &error);
+                self.answer_error(request, errno, why, cost);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod conditions;
 pub(crate) mod connect;
 pub(crate) mod events;
 mod explained;
+mod failures_told;
 pub(crate) mod found;
 pub(crate) mod hook;
 pub(crate) mod memory_pressure;

@@ -8,6 +8,7 @@ use hotset_api::{ConditionKind, DaemonCounters};
 use hotset_serve::ServerCounters;
 
 use super::events::EventLog;
+use super::failures_told::FailuresTold;
 use crate::daemon::counters::Counters;
 use crate::daemon::log::LogSink;
 use crate::daemon::register::ConditionRegister;
@@ -35,6 +36,7 @@ impl SelfCheck {
     /// Until the runtime ends.
     pub(crate) async fn run(self) {
         let mut before = ServerCounters::default();
+        let mut failures = FailuresTold::default();
         let mut refused: Option<Instant> = None;
         let (mut told, mut told_hosts, mut told_others) = (Instant::now() - REFUSALS_TOLD_EVERY, 0, 0);
         let mut counted = DaemonCounters::default();
@@ -45,6 +47,10 @@ impl SelfCheck {
             counted = self.look_at_sinks(counted);
             let Ok((server, refused_handshake)) = self.plane.server_counters().await else { return };
             tell(before, server);
+            let failed = self.plane.all(|plane| async move { Ok(plane.take_failures()) }).await;
+            for line in failures.lines(failed.unwrap_or_default().concat(), Instant::now()) {
+                tracing::error!("{line}");
+            }
             let logins = self.counters.now();
             if told.elapsed() >= REFUSALS_TOLD_EVERY {
                 let of_hosts = server.handshakes_refused - told_hosts;

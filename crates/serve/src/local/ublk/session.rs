@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use hotset_block::{Buf, Env, HostEnv, Instant, Stream, UblkData};
-use hotset_cache::{Error, ErrorAnswer, Volume};
+use hotset_cache::{ErrorAnswer, Volume};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use super::requests::{Asked, UblkRequests, failed};
 use crate::exports::{self, Departure, ExportId, Exports, Farewell, Link, Visitor};
 use crate::inflight::{Budget, Course, Ended, Ending, Inflight, Reserved, Stopped, Ticket};
-use crate::nbd::command::{Answer, Terms, durability, errno, operation, payload_bytes, perform, reason};
+use crate::nbd::command::{Answer, Terms, durability, failure_answer, operation, payload_bytes, perform};
 use crate::nbd::wire::{self, Command, Request};
 use crate::transport::Transport;
 
@@ -220,7 +220,10 @@ impl Session {
         match outcome {
             Ok(answer) => self.succeed(&request, ticket, answer),
             // NBD's error numbers are those of Linux.
-            Err(Error { kind, .. }) => self.fail(&request, ticket, errno(kind), reason(kind)),
+            Err(error) => {
+                let (errno, why) = failure_answer(volume, &error);
+                self.fail(&request, ticket, errno, why);
+            }
         }
     }
 
