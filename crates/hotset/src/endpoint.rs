@@ -17,6 +17,19 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
+    /// No two sockets of a process can listen at both. Port 0 is another one each time.
+    pub(crate) fn excludes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Unix(path), Self::Unix(other)) => path == other,
+            (Self::Tcp(one), Self::Tcp(other)) => {
+                let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+                let same_ip = one.ip() == other.ip() || (is_any && one.is_ipv4() == other.is_ipv4());
+                one.port() == other.port() && one.port() != 0 && same_ip
+            }
+            (Self::Unix(_), Self::Tcp(_)) | (Self::Tcp(_), Self::Unix(_)) => false,
+        }
+    }
+
     /// Says that nobody can come to an address that no interface has: it may be about to get it, or be written wrong.
     pub(crate) fn warn_if_nowhere(&self, of: &str) {
         if let Self::Tcp(address) = self

@@ -3,7 +3,7 @@
 //! The daemon keeps requests for a moment only; this takes them several times a second. The file is CSV packed by zstd, a whole frame for each portion,
 //! so that it can be read although the recording was interrupted, or its disk is full.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -47,7 +47,12 @@ struct Written {
 pub(crate) fn run(client: &Client, output: Output, verb: TraceVerb) -> Result<(), ApiError> {
     let TraceVerb::Record { name, seconds, out, limit: Size(limit_bytes) } = verb;
     let mut file = TraceFile::create(&out, limit_bytes)?;
-    let (why, elapsed) = record(client, output, name.as_str(), &mut file, Duration::from_secs(seconds))?;
+    let recorded = record(client, output, name.as_str(), &mut file, Duration::from_secs(seconds));
+    if recorded.is_err() && file.requests == 0 {
+        // It was made for this, and has nothing.
+        let _ = fs::remove_file(&out);
+    }
+    let (why, elapsed) = recorded?;
     let written = Written {
         volume: name.to_string(),
         path: super::print::absolute(&out)?,

@@ -197,6 +197,7 @@ impl Config {
                 ));
             }
         }
+        self.check_distinct_endpoints()?;
         for endpoint in self.api.iter().chain(&self.nbd) {
             if let Endpoint::Unix(path) = endpoint
                 && path.as_os_str().len() > crate::endpoint::SOCKET_PATH_BYTES_MAX
@@ -205,6 +206,21 @@ impl Config {
                     "{endpoint}: the path of a socket has at most {} bytes; name a shorter one with --api and --nbd",
                     crate::endpoint::SOCKET_PATH_BYTES_MAX
                 ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    fn check_distinct_endpoints(&self) -> Result<(), String> {
+        let all: Vec<(&str, &Endpoint)> =
+            self.api.iter().map(|of| ("api", of)).chain(self.nbd.iter().map(|of| ("nbd", of))).collect();
+        for (index, (key, endpoint)) in all.iter().enumerate() {
+            if let Some((before, same)) = all[..index].iter().find(|(_, other)| endpoint.excludes(other)) {
+                let same =
+                    if same == endpoint { "it".to_owned() } else { format!("{same}, which is the same address,") };
+                return Err(format!("{key} {endpoint}: {before} has {same} already; each socket needs one of its own"));
             }
         }
         Ok(())
@@ -503,6 +519,8 @@ mod tests {
             ("log = \"info\"\n\napi = [\"x\"]", ["hotset.toml, line 3: api", "unix:PATH"]),
             ("threads = 65", ["threads 65", "1 to 64"]),
             ("threads = -1", ["line 1", "threads"]),
+            ("api = [\"unix:/a/s\"]\nnbd = [\"unix:/a//s\"]", ["hotset.toml, line 2: nbd unix:/a/s", "api has"]),
+            ("nbd = [\"tcp:0.0.0.0:1\", \"tcp:127.0.0.1:1\"]", ["line 1: nbd tcp:127.0.0.1:1", "tcp:0.0.0.0:1"]),
             ("memory_limit = \"much\"", ["memory_limit", "not a size"]),
             ("memory_cache = \"much\"", ["memory_cache", "not a size"]),
             ("memory_cache = \"900T\"", ["memory_cache", "more than half"]),
