@@ -1,6 +1,6 @@
 //! What was added to a backing device is taken in, while hosts use its volume.
 
-use hotset_block::Env;
+use hotset_block::{Device, Env};
 
 use crate::attachments::identity::judged_pages;
 use crate::config::PAGE;
@@ -15,6 +15,16 @@ impl<E: Env> Volume<E> {
     pub async fn grow(&self) -> Result<u64, Error> {
         let volume = &self.inner;
         let (now, size_bytes) = (volume.size_bytes.get(), volume.view.size_of_backing()?);
+        // A device does not take a smaller size in: what it answers is the one that it had.
+        let end_bytes = volume.backing.device()?.end_bytes();
+        if end_bytes < now {
+            let message = format!(
+                "volume {}: its backing device has {end_bytes} bytes and is smaller than the volume, which has {now}: what hosts \
+                 wrote behind its end is gone; give the device its size back, and restore what was there",
+                self.name()
+            );
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
         if size_bytes <= now {
             return Ok(now);
         }
