@@ -35,6 +35,13 @@ impl<E: Env> Members<E> {
         away.map(|gone| (gone.uuid, gone.path.clone())).collect()
     }
 
+    /// Those that were missing at this start, did not fail, and are still away: UUID, and where each was last.
+    pub(crate) fn missing(&self) -> Vec<(u128, String)> {
+        let absent = self.absent.borrow();
+        let missing = absent.iter().filter(|ssd| ssd.missing && !ssd.failed && !self.has(ssd.uuid));
+        missing.map(|ssd| (ssd.uuid, ssd.path.clone())).collect()
+    }
+
     /// The members record names this SSD.
     pub(crate) fn has(&self, ssd_uuid: u128) -> bool {
         self.record.borrow().member(ssd_uuid).is_some()

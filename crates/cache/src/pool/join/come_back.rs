@@ -48,7 +48,9 @@ impl<E: Env> Joiner<E> {
         let silent = self.members.ssds().filter(|ssd| ssd.life().is_silent() && self.may_return(ssd));
         let silent = silent.map(|ssd| (ssd.uuid, ssd.path.clone()));
         let before = if self.life.is_fenced() { Vec::new() } else { self.members.away_since_before() };
-        for (uuid, path) in silent.chain(before) {
+        // A read pool has nothing to lose: what was missing at this start joins it, empty, whenever it comes.
+        let missing = if self.log.is_none() && !self.life.is_fenced() { self.members.missing() } else { Vec::new() };
+        for (uuid, path) in silent.chain(before).chain(missing) {
             if returning.iter().all(|(other, _)| *other != uuid) {
                 returning.push((uuid, path));
             }

@@ -74,6 +74,9 @@ pub(crate) fn pool(facts: PoolFacts<'_>) -> StateAndHealth<PoolState, Health> {
                 "see to its SSDs: that they are connected, answer and can be written; all goes on by itself then"
                     .to_owned()
             }
+            PoolKind::Read if facts.ssds_returnable > 0 => format!(
+                "bring its SSDs back: it takes them by itself, empty; or `hotset pool add-ssd {name} --ssd PATH` gives it others"
+            ),
             PoolKind::Read => {
                 format!("`hotset pool add-ssd {name} --ssd PATH` gives it SSDs again, and it caches anew")
             }
@@ -397,6 +400,13 @@ mod tests {
                 "one machine uses the pool",
             ),
             ("no SSD", PoolFacts { ssds_online: 0, health: Failed, ..read }, PoolState::Online, Failed, "add-ssd p"),
+            (
+                "no SSD of a read pool now",
+                PoolFacts { ssds_online: 0, ssds_returnable: 1, health: Failed, ..read },
+                PoolState::Online,
+                Failed,
+                "it takes them by itself",
+            ),
             (
                 "no SSD now",
                 PoolFacts { ssds_online: 0, ssds_returnable: 1, health: Failed, ..POOL },
