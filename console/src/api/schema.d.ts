@@ -1058,7 +1058,7 @@ export interface components {
          * @description What is not as it should be.
          * @enum {string}
          */
-        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "web-hook" | "mail" | "log" | "certificate" | "connections-refused" | "socket-not-served" | "end-not-served" | "other-backing" | "second-writer" | "backings" | "daemon-id" | "growth" | "conversion" | "spare" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "records-set-aside" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "web-hook" | "mail" | "log" | "certificate" | "connections-refused" | "socket-not-served" | "end-not-served" | "other-backing" | "second-writer" | "backings" | "daemon-id" | "growth" | "conversion" | "spare" | "spare-unusable" | "flush" | "removal" | "pool-not-opened" | "local-device" | "reload";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];

@@ -67,6 +67,8 @@ pub enum ConditionKind {
     Conversion,
     /// A spare of a pool was not taken again after a conversion.
     Spare,
+    /// A spare of a pool is gone, or cannot be read: it could not take the place of an SSD.
+    SpareUnusable,
     /// A flush that was asked for, so that something can be taken away, ended before its end.
     Flush,
     /// SSDs that were to be removed from a pool could not be emptied.
@@ -111,6 +113,7 @@ impl ConditionKind {
             Self::Growth => "growth",
             Self::Conversion => "conversion",
             Self::Spare => "spare",
+            Self::SpareUnusable => "spare-unusable",
             Self::Flush => "flush",
             Self::Removal => "removal",
             Self::PoolNotOpened => "pool-not-opened",

@@ -443,6 +443,7 @@ fn a_volume_that_serves_grows_without_a_restart_by_word_or_by_itself() {
     tools::eventually("a condition says so", Duration::from_secs(30), has_begun);
     fs::OpenOptions::new().write(true).open(&odd).and_then(|file| file.set_len(4096)).expect("a file can shrink");
     daemon.refuse("volume grow o", 1, "is smaller than the volume");
+    fs::OpenOptions::new().write(true).open(&odd).and_then(|file| file.set_len(8192)).expect("it has its size back");
     daemon.ok("volume delete o");
     tools::eventually("it is over", Duration::from_secs(30), || daemon.json("status")["health"] == "good");
 }

@@ -64,6 +64,9 @@ fn a_recorded_trace_tells_what_a_pool_would_have_done() {
     assert_tells_of_the_loop(&told);
     let trace = daemon.site.path("t.csv.zst");
     daemon.refuse(&format!("trace record v --seconds 1 --out {}", trace.display()), 1, "exists");
+    let never = daemon.site.path("never");
+    daemon.refuse(&format!("trace record nosuch --seconds 1 --out {}", never.display()), 1, "no such volume");
+    assert!(!never.exists(), "nothing was recorded");
     daemon.refuse("whatif /dev/null", 1, "save the requests to a file first");
 }
 

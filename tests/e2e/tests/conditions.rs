@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::faulty::{Fault, FaultyFile};
+use hotset_e2e::files::MIB;
 use hotset_e2e::http::ask;
 use hotset_e2e::loops::LoopDevice;
 use hotset_e2e::tools::{eventually, succeed};
@@ -67,6 +69,10 @@ fn errors_that_hosts_got_are_a_condition_for_an_hour_also_after_a_restart() {
     faulty.set(Fault::None);
     eventually("all of them are counted", TIMEOUT, || {
         condition(&daemon, "host-errors").is_some_and(|told| told["count"].as_u64() == Some(3))
+    });
+    let cause = format!("backing device {}", faulty.path().display());
+    eventually("the log says why", TIMEOUT, || {
+        daemon.log().lines().any(|line| line.contains("of host") && line.contains(" failed") && line.contains(&cause))
     });
     let told = is_told(&daemon, "host-errors");
     assert_eq!((&told["subject"]["name"], &told["health"]), (&"v".into(), &"degraded".into()), "{told}");
@@ -346,4 +352,29 @@ fn ssds_of_a_pool_that_is_not_open_are_shown_as_what_they_are() {
     assert!(shown.contains("it was not found") && shown.contains("it is there; its pool is not open"), "{shown}");
     fs::rename(first_away, first).expect("it can be put back");
     eventually("the pool is open", TIMEOUT, || is(["online", "online"]));
+}
+
+// proves: F2, P9
+#[test]
+fn a_read_pool_takes_ssds_back_that_come_after_the_wait_and_a_spare_that_is_gone_is_told() {
+    let mut daemon = Daemon::start_with("--missing-wait 1");
+    daemon.make_pool(&[24, 24], "");
+    let spare = daemon.site.blank("spare", 24 * MIB);
+    daemon.ok(&format!("pool add-spare p --ssd {}", spare.display()));
+    assert!(daemon.stop().success());
+    let here = ["ssd0", "ssd1", "spare"].map(|name| daemon.site.path(name));
+    let away = here.each_ref().map(|path| path.with_extension("away"));
+    let rename = |from: &[PathBuf], to: &[PathBuf]| {
+        from.iter().zip(to).for_each(|(from, to)| fs::rename(from, to).expect("it can be renamed"));
+    };
+    rename(&here, &away);
+    daemon.launch();
+    let shown = || daemon.json("pool show p");
+    eventually("the pool is open without its SSDs", TIMEOUT, || shown()["state"] == "online");
+    is_told(&daemon, "spare-unusable");
+    assert!(shown()["action"].as_str().is_some_and(|action| action.contains("by itself")), "{}", shown());
+    rename(&away, &here);
+    eventually("its SSDs are in it again", TIMEOUT, || {
+        shown()["ssds"].as_array().is_some_and(|ssds| ssds.iter().all(|ssd| ssd["state"] == "online"))
+    });
 }

@@ -260,6 +260,38 @@ fn survives(fault: Fault, files: Vec<&'static str>) {
     changes_last(&mut daemon);
 }
 
+// proves: F11
+#[test]
+fn a_full_state_directory_leaves_nothing_half_made_and_is_the_reason_why_a_pool_is_not_open() {
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    let state = State { directory: daemon.site.path("state"), files: Vec::new() };
+    fs::create_dir(&state.directory).expect("a folder can be made");
+    let Some(_mounted) = Mounted::if_needed(Fault::Full, &state.directory) else { return };
+    daemon.launch();
+    daemon.make_pool(&[24], "");
+    let (ssd, other) = (daemon.site.blank("added", 24 * MIB), daemon.site.blank("other", 24 * MIB));
+    let create = format!("pool create q --type read --io-type database --ssd {}", other.display());
+    let member_of_q = state.directory.join("pools/q.member");
+    // There is room for a record, and none for the pool's member file.
+    daemon.refuse(&create, 1, "pools/q.member: No space left");
+    assert!(!member_of_q.exists() && daemon.hotset("status --check").status.success());
+    state.apply(Fault::Full);
+    daemon.refuse(&format!("pool add-ssd p --ssd {}", ssd.display()), 1, "nothing was changed");
+    daemon.refuse(&create, 1, "nothing was changed");
+    assert_eq!(daemon.json("pool show p")["ssds"].as_array().map(Vec::len), Some(1));
+    assert!(fs::read(&ssd).expect("it is there").iter().all(|byte| *byte == 0), "nothing was written to it");
+    state.mend(Fault::Full);
+    assert!(daemon.stop().success());
+    fs::remove_file(state.directory.join("pools/p.member")).expect("it is there");
+    state.apply(Fault::Full);
+    daemon.launch();
+    let is_cause =
+        |line: &str| line.contains("not opened yet: ") && line.contains("pools/p.member: No space left on device");
+    assert!(daemon.log().lines().any(is_cause), "it is told while its SSDs are waited for: {}", daemon.log());
+    state.mend(Fault::Full);
+    eventually("it opens by itself", TIMEOUT, || daemon.json("pool show p")["state"] == "online");
+}
+
 /// What is changed now works, and is there after a restart, with all that was changed before.
 fn changes_last(daemon: &mut Daemon) {
     let backing = daemon.site.blank("z", MIB);

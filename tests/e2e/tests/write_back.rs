@@ -81,8 +81,14 @@ fn a_read_write_pool_states_its_limits_before_it_is_made_and_warns_of_a_shared_d
     }
     let said = daemon.ok(&create);
     assert!(said.starts_with("Memory: ") && said.contains("Created pool p"), "it is told before: {said}");
+    daemon.ok(&format!("pool add-spare p --ssd {}", daemon.site.blank("extra", 32 * MIB).display()));
     for round in 0..2 {
         let pool = daemon.json("pool show p");
+        let warnings = pool["warnings"].to_string();
+        assert!(
+            warnings.contains("one physical disk") && !warnings.contains("extra"),
+            "a spare is on no disk of its pool: {pool}"
+        );
         assert_eq!((&pool["type"], &pool["health"]), (&Value::from("read-write"), &Value::from("good")), "{pool}");
         assert_eq!(pool["populate_on_write"], 2);
         assert_eq!(pool["write_log"]["dirty_capacity_bytes"], plan["dirty_capacity_bytes"], "{pool}");

@@ -161,6 +161,7 @@ impl ConditionRegister {
             ConditionKind::Growth
             | ConditionKind::Conversion
             | ConditionKind::Spare
+            | ConditionKind::SpareUnusable
             | ConditionKind::Flush
             | ConditionKind::LocalDevice
             | ConditionKind::SecondWriter
@@ -342,6 +343,7 @@ pub(crate) fn is_raised(kind: ConditionKind) -> bool {
         | ConditionKind::Growth
         | ConditionKind::Conversion
         | ConditionKind::Spare
+        | ConditionKind::SpareUnusable
         | ConditionKind::Flush
         | ConditionKind::Removal
         | ConditionKind::LocalDevice
@@ -446,6 +448,13 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
         ConditionKind::Spare => {
             let name = &subject.name;
             return format!("mend what the reason says, then `hotset pool add-spare {name} --ssd PATH`");
+        }
+        ConditionKind::SpareUnusable => {
+            let name = &subject.name;
+            return format!(
+                "see to the device; if it does not come back as it was, `hotset pool remove-spare {name} --ssd PATH`, then `hotset \
+                 pool add-spare {name} --ssd PATH` with one that can be read"
+            );
         }
         ConditionKind::Flush => "mend what the reason says, then ask for the same again",
         ConditionKind::Removal => {
@@ -553,6 +562,7 @@ mod tests {
             ConditionKind::Growth,
             ConditionKind::Conversion,
             ConditionKind::Spare,
+            ConditionKind::SpareUnusable,
             ConditionKind::Flush,
             ConditionKind::Removal,
             ConditionKind::Reload,

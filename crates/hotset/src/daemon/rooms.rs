@@ -39,6 +39,7 @@ use super::opening::records::Records;
 use super::opening::scan::Scanner;
 use super::opening::second_writers::SecondWriters;
 use super::opening::serve::Serving;
+use super::opening::spares::Spares;
 use super::opening::start::Opening;
 use super::opening::unread::UnreadRecords;
 use super::opening::upkeep::Upkeep;
@@ -61,6 +62,7 @@ pub(crate) struct Rooms {
     awaited: Arc<AwaitedSsds>,
     moved: Arc<MovedDevices>,
     second_writers: Arc<SecondWriters>,
+    spares: Arc<Spares>,
     offline_ssds: Arc<OfflineSsds>,
     unread: Arc<UnreadRecords>,
     pub(crate) upkeep: Arc<Upkeep>,
@@ -98,6 +100,7 @@ impl Rooms {
         let moved = Arc::new(MovedDevices { records: Arc::clone(&records), devices: Arc::clone(&devices) });
         let offline_ssds = Arc::new(OfflineSsds { records: Arc::clone(&records), devices: Arc::clone(&devices) });
         let second_writers = Arc::new(SecondWriters { records: Arc::clone(&records), devices: Arc::clone(&devices) });
+        let spares = Arc::new(Spares { records: Arc::clone(&records), devices: Arc::clone(&devices) });
         let guard = Arc::new(Guard::new(Arc::clone(&records)));
         let backings = Arc::new(Backings {
             records: Arc::clone(&records),
@@ -251,6 +254,7 @@ impl Rooms {
             awaited,
             moved,
             second_writers,
+            spares,
             offline_ssds,
             unread,
             upkeep,
@@ -300,6 +304,7 @@ impl Rooms {
         tokio::spawn(Arc::clone(&self.local).keep_connected());
         tokio::spawn(Arc::clone(&self.moved).watch_paths());
         tokio::spawn(Arc::clone(&self.second_writers).watch());
+        tokio::spawn(Arc::clone(&self.spares).watch());
         tokio::spawn(Arc::clone(&self.offline_ssds).watch());
         tokio::spawn(Arc::clone(&self.upkeep).keep_records());
         tokio::spawn(Arc::clone(&self.unread).read_records_again(tokens));

@@ -637,27 +637,29 @@ impl StateDirectory {
     /// It is not known: nothing may take its place.
     pub(crate) fn has_member(&self, name: &PoolName) -> io::Result<bool> {
         let path = self.member(name);
-        let found = self.within(move || path.try_exists());
-        found.map_err(|error| io::Error::new(error.kind(), format!("{POOLS}/{name}.member: {error}")))
-    }
-
-    /// Fails if the state directory's copy of a pool is no file that can be written; one that is not there can be made.
-    pub(crate) fn check_member(&self, name: &PoolName) -> io::Result<()> {
-        let path = self.member(name);
-        match self.within(move || state_file::open(&path, OpenOptions::new().read(true).write(true))) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(_) | Err(_) => Ok(()),
-        }
+        self.within(move || path.try_exists()).map_err(|error| of_member(name, &error))
     }
 
     /// Makes the member file anew, knowing nothing: what the pool's SSDs hold is not believed at its next open.
     pub(crate) fn reset_member(&self, name: &PoolName) -> io::Result<()> {
         let path = self.member(name);
-        self.within(move || {
+        let made = self.within(move || {
             remove_if_there(&path)?;
             hotset_block::create_image(&path, STATE_BYTES, &mut |_| ())
-        })
+        });
+        made.map_err(|error| of_member(name, &error))
     }
+
+    /// A pool of this name was not made: its member file gives its room back.
+    pub(crate) fn remove_member(&self, name: &PoolName) -> io::Result<()> {
+        let path = self.member(name);
+        self.within(move || remove_if_there(&path))
+    }
+}
+
+/// Says which file it is about.
+fn of_member(name: &PoolName, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{POOLS}/{name}.member: {error}"))
 }
 
 /// What of a pool was discarded while its SSDs were away.
@@ -705,8 +707,10 @@ fn lock(directory: &Path) -> Result<File, String> {
         Err(TryLockError::WouldBlock) => return Err(in_use(directory, &mut file)),
         Err(TryLockError::Error(error)) => return Err(context(error)),
     }
-    file.set_len(0).map_err(context)?;
-    writeln!(file, "{}", std::process::id()).map_err(context)?;
+    // The lock is what counts: a full file system, which cannot say who has it, keeps no daemon from serving.
+    if let Err(error) = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())) {
+        tracing::warn!("{}: who uses the state directory is not written down: {error}", path.display());
+    }
     Ok(file)
 }
 

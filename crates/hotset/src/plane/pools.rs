@@ -19,8 +19,6 @@ use super::open::{Plane, name_taken};
 pub(crate) struct Opened {
     pub(crate) status: PoolStatus,
     pub(crate) volumes: Vec<VolumeSpec>,
-    /// Each SSD's path, and the disk that it fails with.
-    pub(crate) disks: Vec<(String, String)>,
 }
 
 /// The pools of a thread of the data plane, for those who change them.
@@ -80,10 +78,9 @@ impl PlanePools {
         missing: Missing,
     ) -> Result<Opened, Error> {
         let ssds = self.open_ssds(&ssds).await?;
-        let disks = ssds.iter().map(|ssd| (ssd.path.clone(), disk_of(&ssd.device))).collect();
         let state = device::open_member(&self.plane.env, &state).await?;
         let pool = Pool::open(self.env_of(&name), ssds, Some(state), missing).await?;
-        let opened = Opened { status: pool.status(), volumes: pool.unattached_volumes(), disks };
+        let opened = Opened { status: pool.status(), volumes: pool.unattached_volumes() };
         let name = opened.status.name.clone();
         if let Err(error) = self.plane.keep_pool(name, pool.clone()) {
             pool.close().await?;

@@ -122,7 +122,7 @@ impl Conversions {
         let others = without(now, snapshot);
         let mut plan = self.creation.plan_of(&PoolSpec { name: now.name.clone(), kind, settings }, &sizes, &others)?;
         check_memory(&plan)?;
-        let on_disks = now.ssds.iter().map(|ssd| (ssd.path.clone(), ssd.disk.clone())).collect();
+        let on_disks = disks::in_use(now);
         plan.warnings = blocking(move || {
             let ssds = SsdOnDisk::all(on_disks);
             disks::check(kind, &ssds, allow_same_disk)?;

@@ -15,7 +15,7 @@ use crate::daemon::naming::pool_name;
 use crate::daemon::opening::converting::Converting;
 use crate::daemon::opening::devices::Devices;
 use crate::daemon::opening::disks::{self, SsdOnDisk};
-use crate::daemon::opening::probe::Candidate;
+use crate::daemon::opening::probe::{Candidate, Role};
 use crate::daemon::opening::records::Records;
 use crate::daemon::who::Who;
 use crate::plane::{self, Snapshot};
@@ -62,6 +62,7 @@ impl Creation {
         let (_one_at_a_time, checked) = loop {
             let lock = self.operations.wait_for_others(begun, &what, &self.records.change).await?;
             let checked = self.check_create(request).await?;
+            self.records.check_state_takes_records().await?;
             self.operations.is_possible(begun.id);
             if is_filled || !any_sparse(&checked.candidates) {
                 break (lock, checked);
@@ -74,15 +75,28 @@ impl Creation {
         begun.cancelled.check(&what)?;
         let name = checked.spec.name.clone();
         let warnings = checked.plan.warnings.clone();
-        self.records.state.reset_member(&name).map_err(|error| self.records.state_failed(&error))?;
-        let ssds = checked.candidates.into_iter().map(|candidate| candidate.path).collect();
-        let (spec, member) = (checked.spec, self.records.state.member(&name));
-        let (thread, _opening) = self.records.plane.for_pool();
-        thread.call(move |plane| plane.pools().create_pool(spec, ssds, member)).await?;
+        let made = self.make(checked).await;
+        if made.is_err()
+            && let Err(error) = self.records.state.remove_member(&name)
+        {
+            tracing::warn!(pool = %name, "it was not made, and its file in the state directory stays: {error}");
+        }
+        made?;
         self.records.offline().warnings.insert(name.to_string(), warnings);
         self.records.save_pool(&name).await?;
         tracing::info!(pool = %name, "created");
         Ok(())
+    }
+
+    /// The pool and its member file, beside which its record is to have room.
+    async fn make(&self, checked: Checked) -> Result<(), ApiError> {
+        let Checked { spec, candidates, plan: _ } = checked;
+        self.records.state.reset_member(&spec.name).map_err(|error| self.records.state_unusable(&error))?;
+        self.records.check_state_takes_records().await?;
+        let ssds = candidates.into_iter().map(|candidate| candidate.path).collect();
+        let member = self.records.state.member(&spec.name);
+        let (thread, _opening) = self.records.plane.for_pool();
+        thread.call(move |plane| plane.pools().create_pool(spec, ssds, member)).await.map(drop)
     }
 
     async fn check_create(&self, request: &PoolCreate) -> Result<Checked, ApiError> {
@@ -98,7 +112,7 @@ impl Creation {
         if request.ssds.len() > limits::SSDS_MAX {
             return Err(invalid(format!("{} SSDs: a pool has at most {}", request.ssds.len(), limits::SSDS_MAX)));
         }
-        let candidates = self.devices.candidates(&request.ssds).await?;
+        let candidates = self.devices.candidates(&request.ssds, Role::NewSsd).await?;
         check_sizes(&candidates)?;
         check_distinct(&candidates)?;
         self.devices.check_all_unused(&candidates, &snapshot).await?;
@@ -305,7 +319,11 @@ pub(super) fn check_sizes(candidates: &[Candidate]) -> Result<(), ApiError> {
 pub(super) fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {
     for (index, candidate) in candidates.iter().enumerate() {
         if let Some(same) = candidates[..index].iter().find(|other| other.footprint.overlaps(&candidate.footprint)) {
-            return Err(invalid(format!("SSDs {} and {} are the same device", same.path, candidate.path)));
+            let message = match same.path == candidate.path {
+                true => format!("SSD {}: it is given twice", same.path),
+                false => format!("SSDs {} and {} are the same device", same.path, candidate.path),
+            };
+            return Err(invalid(message));
         }
     }
     Ok(())
@@ -321,4 +339,22 @@ pub(super) fn check_unsigned<'a>(candidates: impl IntoIterator<Item = &'a Candid
 
 fn invalid(message: String) -> ApiError {
     ApiError::new(ApiErrorKind::Invalid, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::opening::probe;
+
+    #[test]
+    fn a_path_that_is_given_twice_is_told_as_that_and_two_names_of_a_device_as_one_device() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("ssd"), directory.path().join("link"));
+        std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+        std::fs::hard_link(&path, &link).unwrap();
+        let candidate = |path: &Path| probe::candidate(path.to_str().unwrap(), Role::SsdOfPool).unwrap();
+        let told = |paths: [&Path; 2]| check_distinct(&paths.map(candidate)).unwrap_err().message;
+        assert!(told([&path, &path]).contains("it is given twice"));
+        assert!(told([&path, &link]).contains("are the same device"));
+    }
 }

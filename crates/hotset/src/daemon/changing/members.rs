@@ -22,7 +22,7 @@ use crate::daemon::blocking::blocking;
 use crate::daemon::naming::{pool_name, uuid};
 use crate::daemon::opening::devices::Devices;
 use crate::daemon::opening::disks::{self, SsdOnDisk};
-use crate::daemon::opening::probe::Candidate;
+use crate::daemon::opening::probe::{Candidate, Role};
 use crate::daemon::opening::records::Records;
 use crate::daemon::opening::start::Opening;
 use crate::daemon::who::Who;
@@ -90,6 +90,7 @@ impl Members {
         let (_one_at_a_time, Checked { candidates, warnings, .. }) = loop {
             let lock = self.operations.wait_for_others(begun, &what, &self.records.change).await?;
             let checked = self.check_add(name, add, place).await?;
+            self.records.check_state_takes_records().await?;
             self.operations.is_possible(begun.id);
             if is_filled || !any_sparse(&checked.candidates) {
                 break (lock, checked);
@@ -100,7 +101,6 @@ impl Members {
             is_filled = true;
         };
         begun.cancelled.check(&what)?;
-        self.records.offline().warnings.insert(name.to_owned(), warnings);
         let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
         let (added, of) = (paths.clone(), pool.clone());
         match place {
@@ -116,6 +116,8 @@ impl Members {
             self.records.register.clear_for(ConditionKind::Spare, Subject::new(SubjectKind::Pool, name));
         }
         if place == SsdRole::Pool {
+            // A spare is on no disk of the pool's until it takes over.
+            self.records.offline().warnings.insert(name.to_owned(), warnings);
             // Those that were missed at the start have a successor.
             self.records.offline().notes.remove(name);
             self.records.forget_departed_at(name, &added);
@@ -131,7 +133,7 @@ impl Members {
         let Some(now) = snapshot.pools.iter().find(|open| open.name == pool) else {
             return Err(self.records.not_open(name));
         };
-        let candidates = self.devices.candidates(&add.ssds).await?;
+        let candidates = self.devices.candidates(&add.ssds, Role::NewSsd).await?;
         check_sizes(&candidates)?;
         check_distinct(&candidates)?;
         if place == SsdRole::Spare {
@@ -178,8 +180,7 @@ impl Members {
             PoolKind::ReadWrite => {}
         }
         let kind = now.kind;
-        let online = now.ssds.iter().filter(|ssd| ssd.online).map(|ssd| (ssd.path.clone(), ssd.disk.clone()));
-        let mut on_disks: Vec<(String, String)> = online.collect();
+        let mut on_disks = disks::in_use(now);
         let paths: Vec<String> = new.iter().map(|candidate| candidate.path.clone()).collect();
         on_disks.extend(self.records.plane.first().call(move |plane| plane.pools().disks_of(paths)).await?);
         blocking(move || {

@@ -6,11 +6,12 @@ use hotset_api::{ApiError, ApiErrorKind, ChangePlan, PoolImport, PoolSet};
 use hotset_cache::config::{IoType, PoolKind, PoolName, PoolSettings};
 use hotset_cache::{Missing, Takeover};
 
+use super::create::check_distinct;
 use crate::daemon::conversion::merged;
 use crate::daemon::naming::{pool_name, uuid};
 use crate::daemon::opening::converting::Converting;
 use crate::daemon::opening::devices::Devices;
-use crate::daemon::opening::probe::Candidate;
+use crate::daemon::opening::probe::{Candidate, Role};
 use crate::daemon::opening::records::Records;
 use crate::daemon::opening::scan::FoundSsd;
 use crate::daemon::opening::start::Opening;
@@ -63,10 +64,11 @@ impl Pools {
 
     /// Whether that changed anything, and the name of the pool.
     pub(crate) async fn import_pool(&self, request: &PoolImport) -> Result<(bool, PoolName), ApiError> {
+        let candidates = self.devices.candidates(&request.ssds, Role::SsdOfPool).await?;
+        check_distinct(&candidates)?;
         // Others are not held up while marks are watched.
         let takeover = if request.force { Takeover::Forced } else { Takeover::Own };
         self.opening.dismiss_owner(request.ssds.clone(), takeover).await?;
-        let candidates = self.devices.candidates(&request.ssds).await?;
         let found: Vec<FoundSsd> = candidates.into_iter().map(labelled).collect::<Result<_, _>>()?;
         let _one_at_a_time = self.records.change.lock().await;
         let first =
@@ -124,6 +126,7 @@ impl Pools {
             // Nothing here knows this pool, so nothing on its SSDs is believed.
             None => self.records.state.reset_member(name).map_err(|error| self.records.state_failed(&error))?,
         }
+        self.records.check_state_takes_records().await?;
         let paths = found.into_iter().map(|ssd| ssd.path).collect();
         self.records.failures.lift(&self.records.state, name.as_str());
         let opened = self.opening.open(name, paths, missing).await?;

@@ -15,7 +15,7 @@ use crate::daemon::naming::{uuid, volume_name};
 use crate::daemon::opening::converting::{Converting, refused};
 use crate::daemon::opening::guard::Guard;
 use crate::daemon::opening::offline::RETRY_INTERVAL;
-use crate::daemon::opening::probe::{self, Candidate};
+use crate::daemon::opening::probe::{self, Candidate, Role};
 use crate::daemon::opening::records::Records;
 use crate::daemon::opening::start::Opening;
 use crate::plane::Snapshot;
@@ -264,7 +264,7 @@ fn own_ssds(conversion: &Conversion) -> Result<Vec<Candidate>, ApiError> {
 /// An SSD that may be overwritten: it is the very device that was the pool's, and holds nothing or what is the pool's.
 fn own(ssd: &Converted, of: Option<&Conversion>) -> Result<Candidate, ApiError> {
     let path = &ssd.path;
-    let (now, candidate) = (probe::identity(path)?, probe::candidate(path)?);
+    let (now, candidate) = (probe::identity(path)?, probe::candidate(path, Role::SsdOfPool)?);
     let label = candidate.label.as_ref();
     let is_old_pools = label.zip(of).is_some_and(|(label, of)| uuid(label.pool_uuid) == of.uuid);
     check_is_same(ssd, &now, is_old_pools)?;

@@ -135,6 +135,8 @@ impl Volumes {
         }
         let what = format!("backing device {}", spec.backing);
         let access = if spec.settings.read_only { Access::Read } else { Access::Alone };
+        let looked_at = spec.backing.clone();
+        self.devices.ask(&what, move || probe::check_is_storage(&looked_at)).await??;
         // Before what lies on it is judged: an SSD in use is not to be cleared.
         self.devices.check_unused(&what, &spec.backing, access, &snapshot).await?;
         let backing = spec.backing.clone();

@@ -12,7 +12,7 @@ use hotset_block::{Access, Footprint};
 
 use super::local_devices::local_device_under;
 use super::offline::Offline;
-use super::probe::{self, Candidate};
+use super::probe::{self, Candidate, Role};
 use super::prober::Prober;
 use super::records::Records;
 use super::scan::Scanner;
@@ -47,11 +47,11 @@ impl Devices {
         join_all(volumes.iter().map(|volume| self.check_answers(&volume.backing))).await;
     }
 
-    /// What lies at paths that may become SSDs.
-    pub(crate) async fn candidates(&self, paths: &[String]) -> Result<Vec<Candidate>, ApiError> {
+    /// What lies at paths that may become SSDs, or are said to be some.
+    pub(crate) async fn candidates(&self, paths: &[String], role: Role) -> Result<Vec<Candidate>, ApiError> {
         let looks = paths.iter().map(async |path| {
             let looked_at = path.clone();
-            self.ask(&format!("SSD {path}"), move || probe::candidate(&looked_at)).await?
+            self.ask(&format!("SSD {path}"), move || probe::candidate(&looked_at, role)).await?
         });
         join_all(looks).await.into_iter().collect()
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotset_api::{ApiError, ApiErrorKind};
+use hotset_cache::PoolStatus;
 use hotset_cache::config::PoolKind;
 
 use super::probe::{self, DeviceKey};
@@ -40,6 +41,11 @@ impl SsdOnDisk {
             Some(DeviceKey::File { .. }) | None => false,
         }
     }
+}
+
+/// The SSDs that a pool uses, with their disks: none that left it, and no spare.
+pub(crate) fn in_use(pool: &PoolStatus) -> Vec<(String, String)> {
+    pool.ssds.iter().filter(|ssd| ssd.online).map(|ssd| (ssd.path.clone(), ssd.disk.clone())).collect()
 }
 
 /// One line for each disk that several SSDs of a read-write pool share.

@@ -20,6 +20,7 @@ pub(crate) mod records;
 pub(crate) mod scan;
 pub(crate) mod second_writers;
 pub(crate) mod serve;
+pub(crate) mod spares;
 pub(crate) mod start;
 pub(crate) mod unread;
 pub(crate) mod upkeep;

@@ -37,9 +37,9 @@ pub(crate) struct Candidate {
     pub(crate) signature: Option<String>,
 }
 
-/// Looks at a path that is to become an SSD.
-pub(crate) fn candidate(path: &str) -> Result<Candidate, ApiError> {
-    let metadata = metadata(path, Role::Ssd)?;
+/// Looks at a path that is to become an SSD, or is one of a pool.
+pub(crate) fn candidate(path: &str, role: Role) -> Result<Candidate, ApiError> {
+    let metadata = metadata(path, role)?;
     let footprint = footprint(path).unwrap_or_default();
     let (size_bytes, label) = look(path)?;
     let signature = match ours(&label) {
@@ -128,13 +128,19 @@ pub(super) fn backing_path(spelling: &str) -> &str {
     keys.split(',').find_map(|part| part.strip_prefix("file=")).unwrap_or("")
 }
 
+/// Refuses a backing device that is not there, or cannot store bytes. `None`: it is emulated, and made when it is opened.
+pub(crate) fn check_is_storage(spelling: &str) -> Result<Option<Metadata>, ApiError> {
+    let path = backing_path(spelling);
+    if EmulatedArraySpec::is_spelled_by(spelling) && Path::new(path).try_exists().is_ok_and(|there| !there) {
+        return Ok(None);
+    }
+    metadata(path, Role::BackingDevice).map(Some)
+}
+
 /// Refuses a backing device that is one of our SSDs: its content is cache, not data.
 pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
     let path = backing_path(spelling);
-    if EmulatedArraySpec::is_spelled_by(spelling) && Path::new(path).try_exists().is_ok_and(|there| !there) {
-        return Ok(());
-    }
-    let metadata = metadata(path, Role::BackingDevice)?;
+    let Some(metadata) = check_is_storage(spelling)? else { return Ok(()) };
     if metadata.is_file() && metadata.len() == 0 {
         return Err(ApiError::new(ApiErrorKind::Invalid, format!("backing device {path}: it is empty")));
     }
@@ -148,28 +154,35 @@ pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
 
 /// Reads a little of a device, past the page cache where that is possible: returns when it has answered, whatever it says.
 pub(crate) fn touch(path: &str) {
+    // What is wrong with it is for whoever opens it to say.
+    let _ = read_a_little(Path::new(path));
+}
+
+/// As [`touch`], and says what came of it.
+pub(super) fn read_a_little(path: &Path) -> std::io::Result<()> {
     const PAGE: usize = 4096;
     let open = |flags| File::options().read(true).custom_flags(libc::O_NONBLOCK | flags).open(path);
-    let Ok(file) = open(libc::O_DIRECT).or_else(|_| open(0)) else { return };
+    let file = open(libc::O_DIRECT).or_else(|_| open(0))?;
     let mut room = vec![0; 2 * PAGE];
     let start = room.as_ptr().align_offset(PAGE);
-    if let Some(page) = room.get_mut(start..start + PAGE) {
-        // What is wrong with it is for whoever opens it to say.
-        let _ = file.read_at(page, 0);
-    }
+    let page = room.get_mut(start..start + PAGE).ok_or(ErrorKind::OutOfMemory)?;
+    file.read_at(page, 0).map(drop)
 }
 
 /// What a path is named for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Ssd,
+pub(crate) enum Role {
+    /// It is to become an SSD.
+    NewSsd,
+    /// It is said to be an SSD of a pool: what it holds is wanted.
+    SsdOfPool,
     BackingDevice,
 }
 
 impl Role {
     fn word(self) -> &'static str {
         match self {
-            Self::Ssd => "SSD",
+            Self::NewSsd | Self::SsdOfPool => "SSD",
             Self::BackingDevice => "backing device",
         }
     }
@@ -194,7 +207,9 @@ fn hint_at_absent(path: &str, role: Role) -> String {
         return "; `lsblk` lists the devices that are there".to_owned();
     }
     match role {
-        Role::Ssd => format!("; make an image file with `hotset image create {path} SIZE`"),
+        Role::NewSsd => format!("; make an image file with `hotset image create {path} SIZE`"),
+        // A new file would lie over what is only not mounted.
+        Role::SsdOfPool => "; see whether its file system is mounted, or name the place where it is now".to_owned(),
         Role::BackingDevice => String::new(),
     }
 }
@@ -315,10 +330,12 @@ mod tests {
 
     #[test]
     fn a_missing_ssd_is_told_how_to_be_made() {
-        let error = candidate("/nowhere/ssd.img").unwrap_err();
+        let error = candidate("/nowhere/ssd.img", Role::SsdOfPool).unwrap_err();
+        assert!(error.message.contains("mounted") && !error.message.contains("image create"), "{}", error.message);
+        let error = candidate("/nowhere/ssd.img", Role::NewSsd).unwrap_err();
         assert_eq!(error.kind, ApiErrorKind::NotFound);
         assert!(error.message.contains("hotset image create /nowhere/ssd.img SIZE"), "{}", error.message);
-        let error = candidate("/dev/nvme99n1").unwrap_err();
+        let error = candidate("/dev/nvme99n1", Role::NewSsd).unwrap_err();
         assert!(error.message.contains("lsblk") && !error.message.contains("image"), "{}", error.message);
     }
 
@@ -326,7 +343,7 @@ mod tests {
     #[test]
     fn what_is_no_storage_is_neither_an_ssd_nor_a_backing_device() {
         for path in ["/sys/kernel/uevent_seqnum", "/proc/version", "/dev/zero", "/dev", "/proc/self/mem"] {
-            assert_eq!(candidate(path).unwrap_err().kind, ApiErrorKind::Invalid, "{path}");
+            assert_eq!(candidate(path, Role::NewSsd).unwrap_err().kind, ApiErrorKind::Invalid, "{path}");
             for spelling in [path.to_owned(), format!("emulated:disks=4,file={path},size=1G")] {
                 assert_eq!(check_backing(&spelling).unwrap_err().kind, ApiErrorKind::Invalid, "{spelling}");
             }

@@ -1,6 +1,8 @@
 //! What lasts of pools and volumes: their records, and what is said of those that are not open.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +16,7 @@ use super::holds::Holds;
 use super::locals::Locals;
 use super::offline::RETRY_INTERVAL;
 use super::offline::{Offline, OfflinePool, OfflineVolume, Taken, Waiting};
+use crate::daemon::blocking::blocking;
 use crate::daemon::changes::Changes;
 use crate::daemon::config::Config;
 use crate::daemon::failures::Failures;
@@ -137,10 +140,13 @@ impl Records {
     }
 
     /// Why it is offline, if it still is. Its record stays: an administrator may have taken volumes from it meanwhile.
-    pub(super) fn explain_offline(&self, name: &str, reason: String, waiting: Waiting, action: String) {
-        if let Some(pool) = self.offline().pools.get_mut(name) {
-            (pool.reason, pool.waiting, pool.action) = (reason, waiting, action);
-        }
+    /// Answers whether that is new.
+    pub(super) fn explain_offline(&self, name: &str, reason: String, waiting: Waiting, action: String) -> bool {
+        let mut offline = self.offline();
+        let Some(pool) = offline.pools.get_mut(name) else { return false };
+        let is_new = pool.reason != reason;
+        (pool.reason, pool.waiting, pool.action) = (reason, waiting, action);
+        is_new
     }
 
     /// What cannot be read of the state directory, and why.
@@ -384,11 +390,29 @@ impl Records {
         Ok(forgotten.iter().any(|known| known == uuid))
     }
 
+    /// A change could not be recorded.
     pub(crate) fn state_failed(&self, error: &std::io::Error) -> ApiError {
-        let directory = self.state.path().display();
-        ApiError::new(
-            ApiErrorKind::Device,
-            format!("state directory {directory}: {error}; see to that, then look whether the change was made"),
-        )
+        let unusable = self.state_unusable(error);
+        unusable.with_hint("see to that, then look whether the change was made")
+    }
+
+    /// The state directory is in the way of something; nothing was changed.
+    pub(crate) fn state_unusable(&self, error: &std::io::Error) -> ApiError {
+        let message = format!("state directory {}: {error}", self.state.path().display());
+        ApiError::new(ApiErrorKind::Device, message).with_hint(match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room in its file system, or raise its quota",
+            _ => "make it readable and writable, or bring it back as it was",
+        })
+    }
+
+    /// Fails where a record could not be written now: what has to last is not begun then.
+    pub(crate) async fn check_state_takes_records(self: &Arc<Self>) -> Result<(), ApiError> {
+        let this = Arc::clone(self);
+        let tried = blocking(move || this.state.try_to_write()).await?;
+        tried.map_err(|error| {
+            let unusable = self.state_unusable(&error);
+            let message = format!("{}; nothing was changed, because it could not be recorded", unusable.message);
+            ApiError { message, ..unusable }
+        })
     }
 }

@@ -118,8 +118,9 @@ impl Serving {
 
     /// A read pool holds copies only, so its volumes can do without it, once nothing it holds can be believed any more.
     pub(super) async fn serve_without_pool(&self, record: &PoolRecord) {
-        let forgotten = pool_name(&record.name)
-            .and_then(|name| self.records.state.reset_member(&name).map_err(|error| self.records.state_failed(&error)));
+        let forgotten = pool_name(&record.name).and_then(|name| {
+            self.records.state.reset_member(&name).map_err(|error| self.records.state_unusable(&error))
+        });
         let snapshot = self.records.plane.snapshot().await;
         let is_open = |name: &VolumeName| {
             snapshot.as_ref().is_ok_and(|open| open.volumes.iter().any(|volume| volume.name == *name))

@@ -56,10 +56,7 @@ impl Search {
 
     /// Why a pool that could not be opened with what was found may still come.
     fn waits_for(&self) -> String {
-        match &self.away[..] {
-            [] => "it waits until all of its SSDs can be used and are what they were".to_owned(),
-            away => format!("it waits for SSD {}", away.join(", SSD ")),
-        }
+        format!("it waits for SSD {}", self.away.join(", SSD "))
     }
 }
 
@@ -164,13 +161,26 @@ impl Opening {
         }
         self.devices.ask_backing_devices(&record.volumes).await;
         let search = self.search(&record).await;
-        if self.try_complete(&record, &search).await == Attempt::Decided {
+        let attempt = self.try_complete(&record, &search).await;
+        if attempt == Attempt::Decided {
             return None;
         }
-        let (seconds, reason) = (self.records.config.missing_wait_s, search.waits_for());
-        tracing::info!(pool = record.name, seconds, "{reason}");
-        self.records.explain_offline(&record.name, reason, Waiting::ForItsSsds, String::new());
+        self.explain_wait(&record.name, &search, &attempt);
         Some(record)
+    }
+
+    /// What keeps a pool closed is told from the first try on, not only when the wait has ended.
+    fn explain_wait(&self, name: &str, search: &Search, attempt: &Attempt) {
+        let (reason, action) = match attempt {
+            Attempt::Decided => return,
+            Attempt::Wait => (search.waits_for(), String::new()),
+            Attempt::Failed(error) => {
+                (format!("{}; it is tried again by itself, with all of its SSDs", error.message), error.hint.clone())
+            }
+        };
+        if self.records.explain_offline(name, reason.clone(), Waiting::ForItsSsds, action) {
+            tracing::warn!(pool = name, seconds = self.records.config.missing_wait_s, "not opened yet: {reason}");
+        }
     }
 
     /// Opens a pool if all of its SSDs are there.
@@ -185,28 +195,21 @@ impl Opening {
         let wait = Countdown::of(Duration::from_secs(self.records.config.missing_wait_s));
         while !wait.is_over() {
             tokio::time::sleep(SCAN_INTERVAL).await;
-            if self.try_complete(&record, &self.search(&record).await).await == Attempt::Decided {
+            let search = self.search(&record).await;
+            let attempt = self.try_complete(&record, &search).await;
+            if attempt == Attempt::Decided {
                 return;
             }
+            self.explain_wait(&record.name, &search, &attempt);
             if !self.records.offline().pools.contains_key(&record.name) {
                 // An administrator imported or deleted it meanwhile.
                 return;
             }
         }
         let search = self.search(&record).await;
-        let waits = match record.kind {
-            // Its copy in the state directory may be one that can be used in a while, or is made anew when its volumes are served
-            // without the pool.
-            RecordedKind::Read => {
-                pool_name(&record.name).is_ok_and(|name| self.records.state.check_member(&name).is_err())
-            }
-            RecordedKind::ReadWrite => true,
-        };
         self.try_open(&record.name, search, Missing::Leave).await;
-        if waits {
-            let this = Arc::clone(self);
-            tokio::spawn(async move { this.wait_on(record).await });
-        }
+        let this = Arc::clone(self);
+        tokio::spawn(async move { this.wait_on(record).await });
     }
 
     /// Opens a pool whose record, or what else it takes to open it, came to light after the start.
@@ -216,7 +219,8 @@ impl Opening {
         }
     }
 
-    /// Only its SSDs can bring back what a read-write pool holds: they are waited for until an administrator decides.
+    /// A pool that could not be opened is waited for until an administrator decides: only its SSDs can bring back what a
+    /// read-write pool holds, and the volumes of a read pool are cached again.
     async fn wait_on(&self, record: PoolRecord) {
         let mut failed = 0_u32;
         while self.records.offline().pools.contains_key(&record.name) {
@@ -236,7 +240,7 @@ impl Opening {
     /// All SSDs are there: opens the pool with them, or, where one is an old copy or cannot be used, without that one.
     async fn try_all(&self, name: &str, search: Search) -> Attempt {
         match self.try_open(name, search.clone(), Missing::Refuse).await {
-            Attempt::Wait => self.try_open(name, search, Missing::Leave).await,
+            Attempt::Wait | Attempt::Failed(_) => self.try_open(name, search, Missing::Leave).await,
             Attempt::Decided => Attempt::Decided,
         }
     }
@@ -297,7 +301,7 @@ impl Opening {
         self.records.failures.end_opening(&self.records.state, &record.name);
         let Err(error) = opened else { return Attempt::Decided };
         if missing == Missing::Refuse && may_pass(error.kind) {
-            return Attempt::Wait;
+            return Attempt::Failed(error);
         }
         self.leave_closed(record, Closed::Opening(error.kind), &error).await;
         Attempt::Decided
@@ -369,7 +373,7 @@ impl Opening {
         let search = self.search(&record).await;
         if search.is_over() {
             self.try_all(&record.name, search).await;
-        } else if self.try_open(&record.name, search.clone(), Missing::Refuse).await == Attempt::Wait {
+        } else if let Attempt::Failed(_) = self.try_open(&record.name, search.clone(), Missing::Refuse).await {
             self.records.explain_offline(name, search.waits_for(), Waiting::ForTheAdministrator, String::new());
         }
         let left = self.records.offline().pools.get(name).map(|pool| pool.reason.clone());
@@ -388,9 +392,9 @@ impl Opening {
         paths: Vec<String>,
         missing: Missing,
     ) -> Result<(), ApiError> {
-        if !self.records.state.has_member(name).map_err(|error| self.records.state_failed(&error))? {
+        if !self.records.state.has_member(name).map_err(|error| self.records.state_unusable(&error))? {
+            self.records.state.reset_member(name).map_err(|error| self.records.state_unusable(&error))?;
             tracing::warn!(pool = %name, "the state directory has no copy of this pool: it opens cold");
-            self.records.state.reset_member(name).map_err(|error| self.records.state_failed(&error))?;
         }
         let mut opened = self.open_with_returned(name, record, paths, missing).await?;
         // The pool is open: nothing that fails from here on makes it one that is not.
@@ -449,7 +453,11 @@ impl Opening {
         for ssd in record.ssds.iter().filter(|ssd| !online(ssd)) {
             let failed = status.ssds.iter().find(|own| own.has_failed_for_good() && uuid(own.uuid) == ssd.uuid);
             let why = if failed.is_some() { "failed" } else { "was missing" };
-            let text = format!("SSD {} {why} at the start and has left the pool; it is not believed again", ssd.path);
+            let then = match (failed, record.kind) {
+                (None, RecordedKind::Read) => "it is taken back by itself, empty, when it is there",
+                (Some(_), _) | (None, RecordedKind::ReadWrite) => "it is not believed again",
+            };
+            let text = format!("SSD {} {why} at the start and has left the pool; {then}", ssd.path);
             notes.push(Note { ssd: ssd.uuid.clone(), text });
             let missing = || LeftRecord { ssd: ssd.clone(), failed: None, replaced: false };
             left.push(failed.map_or_else(missing, LeftRecord::of));
@@ -482,7 +490,7 @@ impl Opening {
     /// Opens the volumes of a pool that was just opened, and records the pool as it is now. What fails is tried again by itself:
     /// the pool serves.
     pub(crate) async fn open_volumes_of(&self, name: &PoolName, mut opened: Opened) {
-        if let Err(error) = self.note_disks(name, &opened).await {
+        if let Err(error) = self.note_shared_disks(&opened.status).await {
             tracing::warn!(pool = %name, "on which disks its SSDs are is not known: {error}");
         }
         self.detach_taken(name, &mut opened.volumes).await;
@@ -535,17 +543,9 @@ impl Opening {
     /// Of an open pool, of the SSDs that it has now.
     pub(crate) async fn note_shared_disks(&self, status: &PoolStatus) -> Result<(), ApiError> {
         let (kind, name) = (status.kind, status.name.to_string());
-        let online = status.ssds.iter().filter(|ssd| ssd.online);
-        let on_disks = online.map(|ssd| (ssd.path.clone(), ssd.disk.clone())).collect();
+        let on_disks = disks::in_use(status);
         let warnings = blocking(move || disks::warnings(kind, &SsdOnDisk::all(on_disks))).await?;
         self.records.offline().warnings.insert(name, warnings);
-        Ok(())
-    }
-
-    async fn note_disks(&self, name: &PoolName, opened: &Opened) -> Result<(), ApiError> {
-        let (kind, on_disks) = (opened.status.kind, opened.disks.clone());
-        let warnings = blocking(move || disks::warnings(kind, &SsdOnDisk::all(on_disks))).await?;
-        self.records.offline().warnings.insert(name.to_string(), warnings);
         Ok(())
     }
 
@@ -618,11 +618,14 @@ impl Opening {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Attempt {
     /// The pool is open, or will not open by waiting.
     Decided,
+    /// Not tried: SSDs are away.
     Wait,
+    /// Tried in vain, with an error that may go away by itself.
+    Failed(ApiError),
 }
 
 fn fenced(pool: &str, why: &str) -> ApiError {

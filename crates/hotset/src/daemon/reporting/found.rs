@@ -13,7 +13,7 @@ use super::ssds::Drives;
 use crate::clock::unix_ms;
 use crate::daemon::blocking::blocking;
 use crate::daemon::opening::devices::{AT_ONCE, Devices, Users};
-use crate::daemon::opening::probe::{self, durable_path};
+use crate::daemon::opening::probe::{self, Role, durable_path};
 use crate::daemon::opening::records::Records;
 use crate::daemon::smart::{first_text, text, transport};
 use crate::size::human;
@@ -78,7 +78,7 @@ fn judge(disk: &mut Disk, users: &Users) {
         refuse(disk, &format!("it is in use: {user}"));
         return;
     }
-    match probe::candidate(&disk.path) {
+    match probe::candidate(&disk.path, Role::NewSsd) {
         Ok(candidate) => {
             disk.needs_force = candidate.signature.is_some();
             disk.signature = candidate.signature.unwrap_or_default();

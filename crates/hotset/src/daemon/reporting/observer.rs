@@ -291,6 +291,7 @@ fn raised(status: &Status) -> SeenCondition {
         | ConditionKind::Growth
         | ConditionKind::Conversion
         | ConditionKind::Spare
+        | ConditionKind::SpareUnusable
         | ConditionKind::Flush
         | ConditionKind::Removal
         | ConditionKind::LocalDevice
