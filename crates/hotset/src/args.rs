@@ -239,7 +239,7 @@ pub(crate) struct ServeArguments {
     /// Threads that serve hosts, 1 to 64: each pool has one of its own while they suffice; by default the cores but one
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) threads: Option<u16>,
-    /// Memory that the tables of all pools may take; by default a quarter of the machine's
+    /// Memory that the tables of all pools may take; by default a quarter of what the daemon may use
     #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
     pub(crate) memory_limit: Option<Size>,
     /// Memory for pages that are read again (the memory cache), unless `memory-cache set` has set another size; 0 for none; by

@@ -435,8 +435,10 @@ fn a_volume_that_serves_grows_without_a_restart_by_word_or_by_itself() {
     assert_eq!(client.read(511 * 4096, 8192).expect("it is served"), [[9; 4096], [0; 4096]].concat());
     assert_eq!(daemon.json("volume show v")["stats"]["cache_drops"], 0);
     let odd = daemon.site.path("odd");
-    fs::File::create(&odd).and_then(|file| file.set_len(4096 + 512)).expect("a file can be made");
+    fs::File::create(&odd).and_then(|file| file.set_len(4096 + 500)).expect("a file can be made");
     daemon.ok(&format!("volume create o --backing {}", odd.display()));
+    let said = daemon.ok("volume grow o");
+    assert!(said.contains("as its backing device"), "it has a whole sector more than the file: {said}");
     fs::OpenOptions::new().write(true).open(&odd).and_then(|file| file.set_len(8192)).expect("a file can grow");
     daemon.refuse("volume grow o", 1, "whole number of pages");
     let has_begun = || daemon.json("status")["conditions"].to_string().contains("\"growth\"");

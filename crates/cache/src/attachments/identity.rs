@@ -9,7 +9,7 @@ use crate::format::catalogue::{BackingIdentity, Fingerprint};
 use crate::format::crc64;
 
 /// The least that hosts see of a device.
-const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// The fingerprint pages of a device: some in the first and the last MiB, where partition tables and file systems keep
 /// what they change at every use, the others evenly between.

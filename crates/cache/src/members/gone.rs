@@ -35,10 +35,11 @@ impl<E: Env> Members<E> {
         away.map(|gone| (gone.uuid, gone.path.clone())).collect()
     }
 
-    /// Those that were missing at this start, did not fail, and are still away: UUID, and where each was last.
+    /// Those that were not there at this start, did not fail, and are still away: UUID, and where each was last. Not those that were there
+    /// and could not be used.
     pub(crate) fn missing(&self) -> Vec<(u128, String)> {
         let absent = self.absent.borrow();
-        let missing = absent.iter().filter(|ssd| ssd.missing && !ssd.failed && !self.has(ssd.uuid));
+        let missing = absent.iter().filter(|ssd| was_away(ssd) && !ssd.failed && !self.has(ssd.uuid));
         missing.map(|ssd| (ssd.uuid, ssd.path.clone())).collect()
     }
 
@@ -144,6 +145,12 @@ impl<E: Env> Members<E> {
 fn failed_before(ssd: &FailedSsd, size_bytes: u64) -> SsdStatus {
     let why = NotUsed::FailedBefore { how: ssd.reason.clone() };
     SsdStatus { failed: true, ..SsdStatus::unused(&ssd.path, ssd.uuid, size_bytes, why) }
+}
+
+/// Nothing was there with its label, at this start or one before.
+fn was_away(ssd: &SsdStatus) -> bool {
+    ssd.missing
+        && matches!(ssd.reason, Some(SsdReason::NotUsed { why: NotUsed::Missing | NotUsed::MissedBefore { .. } }))
 }
 
 /// What goes on record of one that is not used.

@@ -21,7 +21,6 @@ impl From<Error> for NotJoined {
 }
 
 /// Of a pool, or of an SSD: never given twice.
-/// A UUID that nothing else has.
 pub fn random_uuid<E: Env>(env: &E) -> u128 {
     (u128::from(env.random()) << 64) | u128::from(env.random())
 }

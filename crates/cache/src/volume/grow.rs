@@ -2,7 +2,7 @@
 
 use hotset_block::{Device, Env};
 
-use crate::attachments::identity::judged_pages;
+use crate::attachments::identity::{SECTOR_BYTES, judged_pages};
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
@@ -15,9 +15,9 @@ impl<E: Env> Volume<E> {
     pub async fn grow(&self) -> Result<u64, Error> {
         let volume = &self.inner;
         let (now, size_bytes) = (volume.size_bytes.get(), volume.view.size_of_backing()?);
-        // A device does not take a smaller size in: what it answers is the one that it had.
+        // A device does not take a smaller size in: what it answers is the one that it had. A file ends within its last sector.
         let end_bytes = volume.backing.device()?.end_bytes();
-        if end_bytes < now {
+        if end_bytes.next_multiple_of(SECTOR_BYTES) < now {
             let message = format!(
                 "volume {}: its backing device has {end_bytes} bytes and is smaller than the volume, which has {now}: what hosts \
                  wrote behind its end is gone; give the device its size back, and restore what was there",

@@ -187,6 +187,10 @@ impl<E: Env> Volume<E> {
             ErrorAnswer::TimedOut => {
                 add(&stats.errors, 1);
                 add(&stats.timed_out, 1);
+                let backing = &self.inner.backing.name;
+                let message =
+                    format!("a request was not answered in time: backing device {backing}, or an SSD, does not answer");
+                self.note_failure(&Error::new(ErrorKind::Gone, message));
             }
             ErrorAnswer::Invalid => add(&stats.invalid, 1),
         }

@@ -1,6 +1,6 @@
 //! The daemon: starts the data plane, opens what is recorded, answers the control API, and stops cleanly.
 //!
-//! The main thread runs the control plane (tokio); the data plane has a thread of its own and never waits for it.
+//! The main thread runs the control plane (tokio); the data plane has threads of its own and never waits for it.
 
 mod advisor;
 mod api_socket;

@@ -7,6 +7,7 @@ use std::time::Instant;
 use hotset_api::{Subject, SubjectKind};
 use tokio::sync::Notify;
 
+use super::changes::Shown;
 use super::changing::accept::Acceptance;
 use super::changing::convert::Conversions;
 use super::changing::create::Creation;
@@ -293,6 +294,11 @@ impl Rooms {
     /// Whoever asks now changed something.
     pub(crate) fn note(&self, kind: SubjectKind, name: &str, change: impl Into<String>) {
         self.records.changes.note(Subject::new(kind, name), change);
+    }
+
+    /// The same of what the status shows, too.
+    pub(crate) fn note_shown(&self, kind: SubjectKind, name: &str, shown: Shown) {
+        self.records.changes.note_shown(Subject::new(kind, name), shown);
     }
 
     /// Keeps what administrators ask for up to date, in the background, until the runtime ends.

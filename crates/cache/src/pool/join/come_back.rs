@@ -50,7 +50,8 @@ impl<E: Env> Joiner<E> {
         let before = if self.life.is_fenced() { Vec::new() } else { self.members.away_since_before() };
         // A read pool has nothing to lose: what was missing at this start joins it, empty, whenever it comes.
         let missing = if self.log.is_none() && !self.life.is_fenced() { self.members.missing() } else { Vec::new() };
-        for (uuid, path) in silent.chain(before).chain(missing) {
+        let others = before.into_iter().chain(missing).filter(|(uuid, _)| self.was_out_long_enough(*uuid));
+        for (uuid, path) in silent.chain(others) {
             if returning.iter().all(|(other, _)| *other != uuid) {
                 returning.push((uuid, path));
             }
@@ -61,9 +62,14 @@ impl<E: Env> Joiner<E> {
     /// It left durably, nothing is in its place, and it did not come and go too often.
     pub(crate) fn may_return(&self, ssd: &Ssd<E>) -> bool {
         let is_in = self.members.has(ssd.uuid);
-        let returns = self.returns.borrow().get(&ssd.uuid).copied();
-        let in_time = returns.is_none_or(|returns| self.env.now().since(returns.last) >= returns.wait);
+        let in_time = self.was_out_long_enough(ssd.uuid);
         ssd.life().is_missed() && ssd.life().is_forgotten() && !is_in && in_time && !self.life.is_fenced()
+    }
+
+    /// It did not come back, or try to, too often lately.
+    fn was_out_long_enough(&self, uuid: u128) -> bool {
+        let returns = self.returns.borrow().get(&uuid).copied();
+        returns.is_none_or(|returns| self.env.now().since(returns.last) >= returns.wait)
     }
 
     fn count_return(&self, uuid: u128) {
@@ -135,8 +141,10 @@ impl<E: Env> Joiner<E> {
             self.clean.index().format(&ssd, session).await?;
             Ok((copies, aside))
         };
-        let (copies, aside) = ssd.in_time(emptied).await?;
+        let emptied = ssd.in_time(emptied).await;
+        // One that fails here tries again later and later, too.
         self.count_return(ssd.uuid);
+        let (copies, aside) = emptied?;
         let recorded = self.record_newcomers(&[Rc::clone(&ssd)], &[superblock]).await;
         // What it holds may be needed, and so it keeps its superblock.
         recorded.map_err(|not_joined| not_joined.error)?;

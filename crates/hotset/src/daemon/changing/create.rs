@@ -75,13 +75,7 @@ impl Creation {
         begun.cancelled.check(&what)?;
         let name = checked.spec.name.clone();
         let warnings = checked.plan.warnings.clone();
-        let made = self.make(checked).await;
-        if made.is_err()
-            && let Err(error) = self.records.state.remove_member(&name)
-        {
-            tracing::warn!(pool = %name, "it was not made, and its file in the state directory stays: {error}");
-        }
-        made?;
+        self.make(checked).await.inspect_err(|_| self.records.drop_member(&name))?;
         self.records.offline().warnings.insert(name.to_string(), warnings);
         self.records.save_pool(&name).await?;
         tracing::info!(pool = %name, "created");

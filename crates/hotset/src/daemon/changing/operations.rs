@@ -259,6 +259,7 @@ impl Operations {
             change: format!("{} begins", kind.word()),
             cause: began_because.clone().unwrap_or_default(),
             by: running.asked_by.clone(),
+            shown: None,
         };
         drop(register);
         self.changes.add(change);
@@ -480,7 +481,8 @@ fn ended_as(ended: &Operation, by: Who, found: Option<Found>) -> Change {
         (_, Some(found)) => (found.severity, found.words),
         (error, None) => (Severity::Info, error.as_ref().map_or_else(String::new, ToString::to_string)),
     };
-    Change { severity, subject: ended.subject.clone(), change: format!("{} {how}", ended.kind.word()), cause, by }
+    let change = format!("{} {how}", ended.kind.word());
+    Change { severity, subject: ended.subject.clone(), change, cause, by, shown: None }
 }
 
 /// Carries `work` on to its end. When it is cancelled, `cancel` sees to it that this comes soon.

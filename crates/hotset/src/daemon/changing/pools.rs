@@ -66,6 +66,7 @@ impl Pools {
     pub(crate) async fn import_pool(&self, request: &PoolImport) -> Result<(bool, PoolName), ApiError> {
         let candidates = self.devices.candidates(&request.ssds, Role::SsdOfPool).await?;
         check_distinct(&candidates)?;
+        self.records.check_state_takes_records().await?;
         // Others are not held up while marks are watched.
         let takeover = if request.force { Takeover::Forced } else { Takeover::Own };
         self.opening.dismiss_owner(request.ssds.clone(), takeover).await?;
@@ -123,16 +124,24 @@ impl Pools {
             Some(known) if known.uuid != wanted => return Err(self.name_is_taken(name)),
             // What a later Hotset can read is not missing.
             Some(known) => self.opening.newer_format(&known).await.map_or(Ok(()), Err)?,
-            // Nothing here knows this pool, so nothing on its SSDs is believed.
-            None => self.records.state.reset_member(name).map_err(|error| self.records.state_failed(&error))?,
+            None => self.make_member(name).await?,
         }
-        self.records.check_state_takes_records().await?;
         let paths = found.into_iter().map(|ssd| ssd.path).collect();
         self.records.failures.lift(&self.records.state, name.as_str());
         let opened = self.opening.open(name, paths, missing).await?;
         self.opening.open_volumes_of(name, opened).await;
         tracing::info!(pool = %name, "imported");
         Ok(())
+    }
+
+    /// Nothing here knows this pool, so nothing on its SSDs is believed. Where that leaves no room for records it is taken back.
+    async fn make_member(&self, name: &PoolName) -> Result<(), ApiError> {
+        let made = self.records.state.reset_member(name).map_err(|error| self.records.state_unusable(&error));
+        let made = match made {
+            Ok(()) => self.records.check_state_takes_records().await,
+            Err(error) => Err(error),
+        };
+        made.inspect_err(|_| self.records.drop_member(name))
     }
 }
 

@@ -266,16 +266,14 @@ fn own(ssd: &Converted, of: Option<&Conversion>) -> Result<Candidate, ApiError> 
     let path = &ssd.path;
     let (now, candidate) = (probe::identity(path)?, probe::candidate(path, Role::SsdOfPool)?);
     let label = candidate.label.as_ref();
-    let is_old_pools = label.zip(of).is_some_and(|(label, of)| uuid(label.pool_uuid) == of.uuid);
-    check_is_same(ssd, &now, is_old_pools)?;
-    check_is_ours(&candidate, of)?;
+    let is_pools = label.zip(of).is_some_and(|(label, of)| of.is_of_it(&uuid(label.pool_uuid)));
+    check_is_same(ssd, &now, is_pools)?;
+    check_is_ours(&candidate, is_pools)?;
     Ok(candidate)
 }
 
-/// What it holds is nothing, or of the pool before, or of the one that this becomes.
-fn check_is_ours(candidate: &Candidate, of: Option<&Conversion>) -> Result<(), ApiError> {
-    let label = candidate.label.as_ref();
-    let is_pools = label.zip(of).is_some_and(|(label, of)| of.is_of_it(&uuid(label.pool_uuid)));
+/// What it holds is nothing, or of the pool before or the one that this becomes.
+fn check_is_ours(candidate: &Candidate, is_pools: bool) -> Result<(), ApiError> {
     match &candidate.signature {
         Some(signature) if !is_pools => {
             let message = format!("SSD {}: it carries {signature}; it is not overwritten", candidate.path);
@@ -285,14 +283,15 @@ fn check_is_ours(candidate: &Candidate, of: Option<&Conversion>) -> Result<(), A
     }
 }
 
-/// What is at the path now is the device that was there, not one that only has its name; the superblock of the pool before proves it, too.
-fn check_is_same(ssd: &Converted, now: &DeviceIdentity, is_old_pools: bool) -> Result<(), ApiError> {
+/// What is at the path now is the device that was there, not one that only has its name; a superblock of the pool before, or of the one that
+/// this becomes, proves it, too.
+fn check_is_same(ssd: &Converted, now: &DeviceIdentity, is_pools: bool) -> Result<(), ApiError> {
     let path = &ssd.path;
     if now.id != ssd.identity {
         let message = format!("SSD {path}: another device is in its place; bring the right one back");
         return Err(ApiError::new(ApiErrorKind::Refused, message));
     }
-    if is_old_pools || outlives_boot(&now.id) || uuid(now.boot) == ssd.boot {
+    if is_pools || outlives_boot(&now.id) || uuid(now.boot) == ssd.boot {
         return Ok(());
     }
     let message = format!(
@@ -365,11 +364,10 @@ mod tests {
     #[test]
     fn what_is_overwritten_is_of_the_pool_before_or_of_the_one_that_was_begun_and_of_no_other_of_that_name() {
         let of = conversion(1, &[2, 3]);
-        let is_ours = |pool_uuid, of: Option<&Conversion>| check_is_ours(&ssd_of(pool_uuid), of).is_ok();
-        assert_eq!([1, 2, 3, 4].map(|pool| is_ours(pool, Some(&of))), [true, true, true, false]);
-        assert!(!is_ours(1, None), "a spare holds nothing");
+        let is_ours = |pool: u128| check_is_ours(&ssd_of(pool), of.is_of_it(&uuid(pool))).is_ok();
+        assert_eq!([1, 2, 3, 4].map(is_ours), [true, true, true, false]);
         let bare = Candidate { label: None, signature: None, ..ssd_of(4) };
-        assert!(check_is_ours(&bare, Some(&of)).is_ok());
+        assert!(check_is_ours(&bare, false).is_ok());
     }
 
     #[test]
@@ -386,10 +384,10 @@ mod tests {
         assert_eq!(new_uuids(&of, &[ssd_of(1), ssd_of(3)], uuid(9)), [uuid(3), uuid(9)]);
     }
 
-    fn is_same(recorded: (&str, u128), now: (&str, u128), is_old_pools: bool) -> bool {
+    fn is_same(recorded: (&str, u128), now: (&str, u128), is_pools: bool) -> bool {
         let ssd = Converted { path: "/dev/sdb".to_owned(), identity: recorded.0.to_owned(), boot: uuid(recorded.1) };
         let now = DeviceIdentity { id: now.0.to_owned(), boot: now.1, ..DeviceIdentity::default() };
-        check_is_same(&ssd, &now, is_old_pools).is_ok()
+        check_is_same(&ssd, &now, is_pools).is_ok()
     }
 
     // What had the name of an SSD after the next boot was overwritten.

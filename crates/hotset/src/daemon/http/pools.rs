@@ -8,6 +8,7 @@ use hotset_api::{ApiError, SubjectKind};
 
 use super::control::Manages;
 use super::exchange::{Answer, Body, Failure, Name, OptionalBody, lasting};
+use crate::daemon::changes::Shown;
 use crate::daemon::changing::flushed::Subject;
 use crate::size::grouped;
 use crate::spelled;
@@ -24,7 +25,7 @@ pub(super) async fn create_pool(State(rooms): Manages, Body(request): Body<api::
     lasting(async move {
         rooms.creation.create_pool(&request).await?;
         rooms.volumes.statistics_begin(SubjectKind::Pool, &request.name);
-        rooms.note(SubjectKind::Pool, &request.name, "new");
+        rooms.note_shown(SubjectKind::Pool, &request.name, Shown::New);
         rooms.reporting.pool(&request.name).await
     })
     .await
@@ -120,7 +121,7 @@ pub(super) async fn delete_pool(
 ) -> Answer<api::Deleted> {
     lasting(async move {
         let deleted = rooms.removals.delete_pool(&name, removal).await?;
-        rooms.note(SubjectKind::Pool, &name, "removed");
+        rooms.note_shown(SubjectKind::Pool, &name, Shown::Removed);
         Ok(deleted)
     })
     .await

@@ -10,6 +10,7 @@ use utoipa::IntoParams;
 
 use super::control::Manages;
 use super::exchange::{Answer, Body, Name, OptionalBody, Queried, lasting};
+use crate::daemon::changes::Shown;
 use crate::daemon::changing::flushed::Subject;
 use crate::spelled;
 
@@ -26,7 +27,7 @@ pub(super) async fn create_volume(
 ) -> Answer<api::Volume> {
     lasting(async move {
         rooms.volumes.create_volume(&request).await?;
-        rooms.note(SubjectKind::Volume, &request.name, "new");
+        rooms.note_shown(SubjectKind::Volume, &request.name, Shown::New);
         rooms.reporting.volume(&request.name).await
     })
     .await
@@ -87,7 +88,7 @@ pub(super) async fn delete_volume(
 ) -> Answer<api::Deleted> {
     lasting(async move {
         let deleted = rooms.removals.delete_volume(&name, removal).await?;
-        rooms.note(SubjectKind::Volume, &name, "removed");
+        rooms.note_shown(SubjectKind::Volume, &name, Shown::Removed);
         Ok(deleted)
     })
     .await
@@ -125,7 +126,7 @@ pub(super) async fn rename_volume(
     lasting(async move {
         let changed = rooms.volumes.rename_volume(&name, &request.name).await?;
         if changed {
-            rooms.note(SubjectKind::Volume, &request.name, format!("renamed, it was {name}"));
+            rooms.note_shown(SubjectKind::Volume, &request.name, Shown::Renamed { from: name });
         }
         rooms.reporting.volume_change(&request.name, changed).await
     })
@@ -196,7 +197,7 @@ pub(super) async fn enable_cache(
     lasting(async move {
         let changed = rooms.volumes.enable_cache(&name, &request.pool).await?;
         if changed {
-            rooms.note(SubjectKind::Volume, &name, format!("cache enabled in pool {}", request.pool));
+            rooms.note_shown(SubjectKind::Volume, &name, Shown::CacheEnabled { pool: request.pool });
         }
         rooms.reporting.volume_change(&name, changed).await
     })
@@ -213,7 +214,7 @@ pub(super) async fn disable_cache(
     lasting(async move {
         let changed = rooms.removals.disable_cache(&name, removal).await?;
         if changed {
-            rooms.note(SubjectKind::Volume, &name, "cache disabled");
+            rooms.note_shown(SubjectKind::Volume, &name, Shown::CacheDisabled);
         }
         rooms.reporting.volume_change(&name, changed).await
     })

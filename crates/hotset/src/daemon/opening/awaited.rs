@@ -1,4 +1,5 @@
-//! SSDs that are away with the only copies of dirty data: they come back by themselves, at a start and while the daemon runs.
+//! SSDs that are away and have the only copies of dirty data, or were silent, or were missing at the start of a read pool: they come back
+//! by themselves, at a start and while the daemon runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl AwaitedSsds {
             match self.bring_back(pool, path.clone()).await {
                 Ok(()) => {
                     changed = true;
-                    tracing::warn!(%pool, "SSD {path} is there again: what was unavailable and lies on it is served again");
+                    tracing::warn!(%pool, "SSD {path} is there again and is used: what was unavailable and lies on it is served, and it is cached on");
                 }
                 Err(error) => tracing::debug!(%pool, "SSD {path} cannot be taken back: {error}"),
             }

@@ -399,10 +399,18 @@ impl Records {
     /// The state directory is in the way of something; nothing was changed.
     pub(crate) fn state_unusable(&self, error: &std::io::Error) -> ApiError {
         let message = format!("state directory {}: {error}", self.state.path().display());
-        ApiError::new(ApiErrorKind::Device, message).with_hint(match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room in its file system, or raise its quota",
-            _ => "make it readable and writable, or bring it back as it was",
+        let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+        ApiError::new(ApiErrorKind::Device, message).with_hint(match is_full {
+            true => "make room in its file system, or raise its quota",
+            false => "make it readable and writable, or bring it back as it was",
         })
+    }
+
+    /// A pool was not made or imported after all: its file in the state directory gives its room back.
+    pub(crate) fn drop_member(&self, name: &PoolName) {
+        if let Err(error) = self.state.remove_member(name) {
+            tracing::warn!(pool = %name, "the pool is not there, and its file in the state directory stays: {error}");
+        }
     }
 
     /// Fails where a record could not be written now: what has to last is not begun then.

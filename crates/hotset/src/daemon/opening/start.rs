@@ -178,8 +178,13 @@ impl Opening {
                 (format!("{}; it is tried again by itself, with all of its SSDs", error.message), error.hint.clone())
             }
         };
-        if self.records.explain_offline(name, reason.clone(), Waiting::ForItsSsds, action) {
-            tracing::warn!(pool = name, seconds = self.records.config.missing_wait_s, "not opened yet: {reason}");
+        if !self.records.explain_offline(name, reason.clone(), Waiting::ForItsSsds, action) {
+            return;
+        }
+        let seconds = self.records.config.missing_wait_s;
+        match attempt {
+            Attempt::Failed(_) => tracing::warn!(pool = name, seconds, "not opened yet: {reason}"),
+            Attempt::Wait | Attempt::Decided => tracing::info!(pool = name, seconds, "not opened yet: {reason}"),
         }
     }
 
@@ -228,8 +233,13 @@ impl Opening {
             if self.try_complete(&record, &search).await == Attempt::Decided {
                 return;
             }
-            failed = if search.away.is_empty() { failed + 1 } else { 0 };
-            // All are there, and one is an old copy or cannot be used, and not for a moment only.
+            let may_go_on = match record.kind {
+                // It has nothing to lose by SSDs that stay away.
+                RecordedKind::Read => true,
+                // All are there, and one is an old copy or cannot be used, and not for a moment only.
+                RecordedKind::ReadWrite => search.away.is_empty(),
+            };
+            failed = if may_go_on { failed + 1 } else { 0 };
             if failed % TRIES_BETWEEN == TRIES_WITH_ALL {
                 self.try_open(&record.name, search, Missing::Leave).await;
             }
@@ -373,8 +383,9 @@ impl Opening {
         let search = self.search(&record).await;
         if search.is_over() {
             self.try_all(&record.name, search).await;
-        } else if let Attempt::Failed(_) = self.try_open(&record.name, search.clone(), Missing::Refuse).await {
-            self.records.explain_offline(name, search.waits_for(), Waiting::ForTheAdministrator, String::new());
+        } else if let Attempt::Failed(error) = self.try_open(&record.name, search.clone(), Missing::Refuse).await {
+            let reason = format!("{}; {}", search.waits_for(), error.message);
+            self.records.explain_offline(name, reason, Waiting::ForTheAdministrator, error.hint);
         }
         let left = self.records.offline().pools.get(name).map(|pool| pool.reason.clone());
         match left {

@@ -15,6 +15,7 @@ use hotset_api::{ConditionKind, Event, EventList, Severity, Subject, SubjectKind
 use tokio::sync::watch;
 
 use crate::clock::unix_ms;
+use crate::daemon::changes::Shown;
 use crate::daemon::counters::Counters;
 use crate::paths::EVENTS;
 use crate::running_time::in_slices;
@@ -45,6 +46,8 @@ pub(crate) struct Happened {
     pub(crate) by: String,
     /// Conditions of the subject whose reasons the cause has.
     pub(crate) tells: BTreeSet<ConditionKind>,
+    /// What was seen in the status, if an administrator may have asked for it.
+    pub(crate) shown: Option<Shown>,
 }
 
 impl Happened {
@@ -59,6 +62,7 @@ impl Happened {
             cause: cause.to_owned(),
             by: String::new(),
             tells: BTreeSet::new(),
+            shown: None,
         }
     }
 }
@@ -117,7 +121,7 @@ impl EventLog {
     pub(crate) fn append(&self, happened: Vec<Happened>) -> Vec<Event> {
         let mut kept = self.shared.kept();
         let mut appended = Vec::new();
-        for Happened { severity, subject, pool, path, change, cause, by, tells: _ } in happened {
+        for Happened { severity, subject, pool, path, change, cause, by, tells: _, shown: _ } in happened {
             let id = kept.newest_id() + 1;
             let event = Event { id, at_unix_ms: unix_ms(), severity, subject, pool, path, change, cause, by };
             kept.events.push_back(event.clone());
@@ -327,6 +331,7 @@ mod tests {
             cause: String::new(),
             by: String::new(),
             tells: BTreeSet::new(),
+            shown: None,
         }
     }
 

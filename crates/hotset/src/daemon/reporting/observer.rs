@@ -14,7 +14,7 @@ use super::hook::Hook;
 use super::seen::{ssd_health, volume_health};
 use super::status::Reporting;
 use crate::clock::unix_ms;
-use crate::daemon::changes::{Change, Changes};
+use crate::daemon::changes::{Change, Changes, Shown};
 use crate::daemon::changing::volumes::Volumes;
 use crate::daemon::history;
 use crate::daemon::opening::upkeep::Upkeep;
@@ -122,15 +122,17 @@ fn attribute(asked: &mut Vec<AskedChange>, seen: &mut [Happened], now: &Conditio
     let mut unseen = Vec::new();
     asked.retain_mut(|one| {
         let is_it = |event: &&mut Happened| {
-            event.subject == one.change.subject && event.by.is_empty() && event.change.contains(&one.change.change)
+            event.subject == one.change.subject
+                && event.by.is_empty()
+                && event.shown.is_some()
+                && event.shown == one.change.shown
         };
         if let Some(event) = seen.iter_mut().find(is_it) {
             event.by = one.change.by.words();
             return false;
         }
         one.looks += 1;
-        let may_be_seen = SEEN.iter().any(|seen| one.change.change.starts_with(seen));
-        let is_over = !may_be_seen || one.looks > LOOKS_MAX;
+        let is_over = one.change.shown.is_none() || one.looks > LOOKS_MAX;
         if is_over {
             unseen.push(of_change(one.change.clone(), now));
         }
@@ -139,14 +141,12 @@ fn attribute(asked: &mut Vec<AskedChange>, seen: &mut [Happened], now: &Conditio
     unseen
 }
 
-/// How changes begin that are seen, too.
-const SEEN: [&str; 5] = ["new", "removed", "renamed", "cache enabled", "cache disabled"];
-
 /// What was asked for, or done by the daemon.
 fn of_change(change: Change, now: &Conditions) -> Happened {
-    let Change { severity, subject, change, cause, by } = change;
+    let Change { severity, subject, change, cause, by, shown } = change;
     let pool = now.get(&subject).and_then(|condition| condition.pool.clone());
-    Happened { severity, pool, path: String::new(), change, cause, by: by.words(), tells: BTreeSet::new(), subject }
+    let (path, by, tells) = (String::new(), by.words(), BTreeSet::new());
+    Happened { severity, pool, path, change, cause, by, tells, shown, subject }
 }
 
 /// Gives what was seen of renamed volumes their new names, so that nothing seems to come or go. A renaming that came after
@@ -160,7 +160,7 @@ fn follow(renamed: &mut Vec<(String, String)>, before: &mut Conditions, now: &Co
             return now.contains_key(&old);
         }
         if let Some(condition) = before.remove(&old) {
-            happened_now.push(happened(&new, &condition, format!("renamed, it was {from}")));
+            happened_now.push(shown(&new, &condition, Shown::Renamed { from: from.clone() }));
             before.insert(new, condition);
         }
         false
@@ -312,6 +312,7 @@ fn changes_of_raised(before: &SeenCondition, now: &SeenCondition, happened: &[Ha
         cause,
         by: String::new(),
         tells: BTreeSet::from([one.kind]),
+        shown: None,
     };
     let is_said = |one: &hotset_api::Condition| {
         happened.iter().any(|other| other.subject == one.subject && other.tells.contains(&one.kind))
@@ -352,6 +353,7 @@ fn switched(pool: &hotset_api::Pool) -> Happened {
         cause: pool.policy_reason.clone(),
         by: String::new(),
         tells: BTreeSet::new(),
+        shown: None,
     }
 }
 
@@ -407,13 +409,13 @@ fn changes(before: &Conditions, now: &Conditions) -> Vec<Happened> {
     for (subject, condition) in now {
         match before.get(subject) {
             Some(old) => all.extend(change(subject, old, condition)),
-            None => all.push(happened(subject, condition, "new".to_owned())),
+            None => all.push(shown(subject, condition, Shown::New)),
         }
     }
     for (subject, condition) in before.iter().filter(|(subject, _)| !now.contains_key(subject)) {
         let gone =
             WatchedState { health: Health::Good, reason: String::new(), raised: BTreeSet::new(), ..condition.clone() };
-        all.push(happened(subject, &gone, "removed".to_owned()));
+        all.push(shown(subject, &gone, Shown::Removed));
     }
     all
 }
@@ -434,16 +436,21 @@ fn change(subject: &Subject, old: &WatchedState, new: &WatchedState) -> Option<H
             parts.push(format!("cache health {} → {}", old_health.word(), health.word()));
         }
     }
-    if subject.kind == SubjectKind::Volume && old.pool != new.pool {
-        parts.push(match &new.pool {
-            Some(pool) => format!("cache enabled in pool {pool}"),
-            None => "cache disabled".to_owned(),
-        });
-    }
+    let has_moved = subject.kind == SubjectKind::Volume && old.pool != new.pool;
+    let shown = has_moved.then(|| match new.pool.clone() {
+        Some(pool) => Shown::CacheEnabled { pool },
+        None => Shown::CacheDisabled,
+    });
+    parts.extend(shown.as_ref().map(Shown::to_string));
     if old.size_bytes > 0 && new.size_bytes > old.size_bytes {
         parts.push(format!("size {} → {}", human(old.size_bytes), human(new.size_bytes)));
     }
-    (!parts.is_empty()).then(|| happened(subject, new, parts.join(", ")))
+    (!parts.is_empty()).then(|| Happened { shown, ..happened(subject, new, parts.join(", ")) })
+}
+
+fn shown(subject: &Subject, condition: &WatchedState, shown: Shown) -> Happened {
+    let seen = happened(subject, condition, shown.to_string());
+    Happened { shown: Some(shown), ..seen }
 }
 
 fn happened(subject: &Subject, condition: &WatchedState, change: String) -> Happened {
@@ -456,6 +463,7 @@ fn happened(subject: &Subject, condition: &WatchedState, change: String) -> Happ
         cause: condition.reason.clone(),
         by: String::new(),
         tells: condition.raised.clone(),
+        shown: None,
     }
 }
 
@@ -470,6 +478,7 @@ fn severity(health: Health) -> Severity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::who::Who;
 
     fn one(kind: SubjectKind, state: &'static str, health: Health, pool: Option<&str>) -> Conditions {
         let condition = WatchedState {
@@ -525,6 +534,23 @@ mod tests {
         bad.values_mut().for_each(|condition| condition.raised = BTreeSet::from([ConditionKind::Flush]));
         assert_eq!(begun(flush("said in other words"), &changes(&good, &bad)), 0);
         assert_eq!(begun(flush("why"), &changes(&bad, &Conditions::new())), 1, "what is gone tells nothing");
+    }
+
+    #[test]
+    fn who_asked_is_told_by_what_was_changed_and_not_by_its_words() {
+        let token = || Who::Token { name: "t".to_owned(), console: false };
+        let ask = |change: &str, shown| {
+            let (subject, by) = (Subject::new(SubjectKind::Pool, "x"), token());
+            let (severity, change, cause) = (Severity::Info, change.to_owned(), String::new());
+            AskedChange { change: Change { severity, subject, change, cause, by, shown }, looks: 0 }
+        };
+        let now = one(SubjectKind::Pool, "online", Health::Good, None);
+        let mut seen = changes(&Conditions::new(), &now);
+        let mut asked = vec![ask("new", None), ask("made", Some(Shown::New)), ask("gone", Some(Shown::Removed))];
+        let unseen = attribute(&mut asked, &mut seen, &now);
+        assert_eq!(unseen.iter().map(|one| one.change.as_str()).collect::<Vec<_>>(), ["new"], "that is not shown");
+        assert_eq!((seen.len(), seen[0].by.clone()), (1, token().words()));
+        assert_eq!(asked.len(), 1, "what may still be seen is waited for");
     }
 
     #[test]
