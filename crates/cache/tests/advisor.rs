@@ -5,7 +5,6 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use hotset_block::ByteRange;
 use hotset_cache::advisor::access::{Access, Direction, Passage};
@@ -67,10 +66,8 @@ fn curves_and_what_ifs_are_as_near_to_the_exact_simulation_as_promised() {
             "\nSKIPPED: no traces in ../shared/traces nor in HOTSET_TRACES: the advisor was tried on generated ones alone\n",
         ),
     }
-    let rows: Vec<AdvisorLine> = thread::scope(|scope| {
-        let threads: Vec<_> = names.into_iter().map(|source| scope.spawn(move || compare(&source.read()))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("a comparison ends")).collect()
-    });
+    // One after the other: what runs beside waits for moments, and would wait for all of these threads.
+    let rows: Vec<AdvisorLine> = names.into_iter().flat_map(|source| compare(&source.read())).collect();
     let head = format!("\n{:22} {:34} {:>7} {:>7} {:>10}\n", "trace", "what", "mean", "worst", "memory");
     say(&rows.iter().fold(head, |text, row| text + &row.text()));
     let off: Vec<_> = rows.iter().filter(|row| row.error > row.error_max).map(AdvisorLine::text).collect();

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use hotset_cache::config::PolicyKind;
 use hotset_cache::state::{BlockIndex, BlockKey, Enters, Map, Policy, SlotIndex, VolumeIndex};
@@ -27,11 +26,9 @@ fn the_default_policy_misses_no_more_than_the_reference_on_every_trace() {
     for reference in &references {
         parts.entry((reference.trace.as_str(), reference.object_bytes)).or_default().push(reference);
     }
-    let mut rows: Vec<TraceLine> = thread::scope(|scope| {
-        let replay = |((trace, object_bytes), references)| replay(&directory, trace, object_bytes, references);
-        let threads: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || replay(part))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("a replay ends")).collect()
-    });
+    // One after the other: what runs beside waits for moments, and would wait for all of these threads.
+    let replay = |((trace, object_bytes), references)| replay(&directory, trace, object_bytes, references);
+    let mut rows: Vec<TraceLine> = parts.into_iter().flat_map(replay).collect();
     rows.sort_by(|a, b| a.order().partial_cmp(&b.order()).expect("ratios are numbers"));
     say(&table(&rows));
     let worse: Vec<_> =
@@ -163,10 +160,7 @@ fn replay(directory: &Path, trace: &str, object_bytes: u64, references: Vec<&Ref
             miss: miss_ratio(&accesses, reference.cache_objects, PolicyKind::S3Fifo),
         }
     };
-    thread::scope(|scope| {
-        let threads: Vec<_> = references.iter().map(|reference| scope.spawn(|| replay(reference))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a replay ends")).collect()
-    })
+    references.into_iter().map(replay).collect()
 }
 
 /// The objects that a trace accesses, one after the other.
