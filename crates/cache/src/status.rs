@@ -271,6 +271,12 @@ impl SsdStatus {
         self.missing || self.failed
     }
 
+    /// It was missing because nothing was there with its label, at this start or one before; not because what was there could not be used.
+    pub fn was_away(&self) -> bool {
+        let is_away = |why: &NotUsed| matches!(why, NotUsed::Missing | NotUsed::MissedBefore { .. });
+        self.missing && matches!(&self.reason, Some(SsdReason::NotUsed { why }) if is_away(why))
+    }
+
     /// It failed in a way that does not pass: it is not taken back by itself, in this run or another. What is silent may answer again,
     /// and what is write-protected or lacks space may take writes again.
     pub fn has_failed_for_good(&self) -> bool {

@@ -39,7 +39,7 @@ impl<E: Env> Members<E> {
     /// and could not be used.
     pub(crate) fn missing(&self) -> Vec<(u128, String)> {
         let absent = self.absent.borrow();
-        let missing = absent.iter().filter(|ssd| was_away(ssd) && !ssd.failed && !self.has(ssd.uuid));
+        let missing = absent.iter().filter(|ssd| ssd.was_away() && !ssd.failed && !self.has(ssd.uuid));
         missing.map(|ssd| (ssd.uuid, ssd.path.clone())).collect()
     }
 
@@ -145,12 +145,6 @@ impl<E: Env> Members<E> {
 fn failed_before(ssd: &FailedSsd, size_bytes: u64) -> SsdStatus {
     let why = NotUsed::FailedBefore { how: ssd.reason.clone() };
     SsdStatus { failed: true, ..SsdStatus::unused(&ssd.path, ssd.uuid, size_bytes, why) }
-}
-
-/// Nothing was there with its label, at this start or one before.
-fn was_away(ssd: &SsdStatus) -> bool {
-    ssd.missing
-        && matches!(ssd.reason, Some(SsdReason::NotUsed { why: NotUsed::Missing | NotUsed::MissedBefore { .. } }))
 }
 
 /// What goes on record of one that is not used.

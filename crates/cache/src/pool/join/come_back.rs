@@ -47,10 +47,15 @@ impl<E: Env> Joiner<E> {
         let mut returning = self.log.as_ref().map_or_else(Vec::new, |log| log.data_loss().ssds_awaited());
         let silent = self.members.ssds().filter(|ssd| ssd.life().is_silent() && self.may_return(ssd));
         let silent = silent.map(|ssd| (ssd.uuid, ssd.path.clone()));
-        let before = if self.life.is_fenced() { Vec::new() } else { self.members.away_since_before() };
-        // A read pool has nothing to lose: what was missing at this start joins it, empty, whenever it comes.
-        let missing = if self.log.is_none() && !self.life.is_fenced() { self.members.missing() } else { Vec::new() };
-        let others = before.into_iter().chain(missing).filter(|(uuid, _)| self.was_out_long_enough(*uuid));
+        let mut others = Vec::new();
+        if !self.life.is_fenced() {
+            others.extend(self.members.away_since_before());
+            if self.log.is_none() {
+                // A read pool has nothing to lose: what was missing at this start joins it, empty, whenever it comes.
+                others.extend(self.members.missing());
+            }
+        }
+        others.retain(|(uuid, _)| self.was_out_long_enough(*uuid));
         for (uuid, path) in silent.chain(others) {
             if returning.iter().all(|(other, _)| *other != uuid) {
                 returning.push((uuid, path));

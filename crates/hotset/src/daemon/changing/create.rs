@@ -85,8 +85,7 @@ impl Creation {
     /// The pool and its member file, beside which its record is to have room.
     async fn make(&self, checked: Checked) -> Result<(), ApiError> {
         let Checked { spec, candidates, plan: _ } = checked;
-        self.records.state.reset_member(&spec.name).map_err(|error| self.records.state_unusable(&error))?;
-        self.records.check_state_takes_records().await?;
+        self.records.make_member(&spec.name).await?;
         let ssds = candidates.into_iter().map(|candidate| candidate.path).collect();
         let member = self.records.state.member(&spec.name);
         let (thread, _opening) = self.records.plane.for_pool();

@@ -124,7 +124,7 @@ impl Pools {
             Some(known) if known.uuid != wanted => return Err(self.name_is_taken(name)),
             // What a later Hotset can read is not missing.
             Some(known) => self.opening.newer_format(&known).await.map_or(Ok(()), Err)?,
-            None => self.make_member(name).await?,
+            None => self.records.make_member(name).await?,
         }
         let paths = found.into_iter().map(|ssd| ssd.path).collect();
         self.records.failures.lift(&self.records.state, name.as_str());
@@ -132,16 +132,6 @@ impl Pools {
         self.opening.open_volumes_of(name, opened).await;
         tracing::info!(pool = %name, "imported");
         Ok(())
-    }
-
-    /// Nothing here knows this pool, so nothing on its SSDs is believed. Where that leaves no room for records it is taken back.
-    async fn make_member(&self, name: &PoolName) -> Result<(), ApiError> {
-        let made = self.records.state.reset_member(name).map_err(|error| self.records.state_unusable(&error));
-        let made = match made {
-            Ok(()) => self.records.check_state_takes_records().await,
-            Err(error) => Err(error),
-        };
-        made.inspect_err(|_| self.records.drop_member(name))
     }
 }
 

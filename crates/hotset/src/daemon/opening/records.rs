@@ -406,6 +406,16 @@ impl Records {
         })
     }
 
+    /// An empty member file of a pool that is made or imported: nothing is believed of its SSDs. Where it leaves no room for records it is
+    /// taken back.
+    pub(crate) async fn make_member(self: &Arc<Self>, name: &PoolName) -> Result<(), ApiError> {
+        let made = async {
+            self.state.reset_member(name).map_err(|error| self.state_unusable(&error))?;
+            self.check_state_takes_records().await
+        };
+        made.await.inspect_err(|_| self.drop_member(name))
+    }
+
     /// A pool was not made or imported after all: its file in the state directory gives its room back.
     pub(crate) fn drop_member(&self, name: &PoolName) {
         if let Err(error) = self.state.remove_member(name) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind};
 use hotset_cache::config::{PoolName, VolumeSpec};
-use hotset_cache::{DirtyData, Missing, PoolStatus, Takeover};
+use hotset_cache::{DirtyData, Missing, PoolStatus, SsdStatus, Takeover};
 use tokio::task::JoinSet;
 
 use super::awaited::AwaitedSsds;
@@ -462,11 +462,13 @@ impl Opening {
         let mut notes = Vec::new();
         let mut left = Vec::new();
         for ssd in record.ssds.iter().filter(|ssd| !online(ssd)) {
-            let failed = status.ssds.iter().find(|own| own.has_failed_for_good() && uuid(own.uuid) == ssd.uuid);
+            let own = status.ssds.iter().find(|own| uuid(own.uuid) == ssd.uuid);
+            let failed = own.filter(|own| own.has_failed_for_good());
             let why = if failed.is_some() { "failed" } else { "was missing" };
-            let then = match (failed, record.kind) {
-                (None, RecordedKind::Read) => "it is taken back by itself, empty, when it is there",
-                (Some(_), _) | (None, RecordedKind::ReadWrite) => "it is not believed again",
+            let comes_back = failed.is_none() && own.is_some_and(SsdStatus::was_away);
+            let then = match record.kind {
+                RecordedKind::Read if comes_back => "it is taken back by itself, empty, when it is there",
+                RecordedKind::Read | RecordedKind::ReadWrite => "it is not believed again",
             };
             let text = format!("SSD {} {why} at the start and has left the pool; {then}", ssd.path);
             notes.push(Note { ssd: ssd.uuid.clone(), text });

@@ -489,13 +489,22 @@ fn pool_facts<'a>(status: &'a PoolStatus, said: &'a str, missed_at_start: usize)
             PoolKind::Read => gone,
             PoolKind::ReadWrite => missed_at_start,
         },
-        ssds_returnable: status.ssds.iter().filter(|ssd| !ssd.online && !ssd.has_failed_for_good()).count(),
+        ssds_returnable: status.ssds.iter().filter(|ssd| is_returnable(status.kind, ssd)).count(),
         flushed_for: None,
         rebuilding: status.rebuild.is_some_and(|rebuild| rebuild.copies_lost),
         write_caching_off: status.write_log.is_some_and(|log| log.write_caching_off),
         dirty_bytes: status.write_log.map_or(0, |log| log.dirty_bytes),
         taken_over: status.taken_over,
     }
+}
+
+/// It is taken back by itself when it can be used: in a read pool not one that was there at the start and could not.
+fn is_returnable(kind: PoolKind, ssd: &SsdStatus) -> bool {
+    let is_wanted = match kind {
+        PoolKind::Read => !ssd.missing || ssd.was_away(),
+        PoolKind::ReadWrite => true,
+    };
+    is_wanted && !ssd.online && !ssd.has_failed_for_good()
 }
 
 fn ssd_facts(ssd: &SsdStatus) -> SsdFacts {
